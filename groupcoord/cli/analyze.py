@@ -53,7 +53,7 @@ MASTER, MEMORY = "local[*]", "2g"
 
 GIB_BYTES = 1_073_741_824
 SPARK_START_S, SPARK_CORE_S_PER_GIB, LOCAL_S_PER_GIB = 46, 94, 38
-"""Measured start-up time of Spark, and time per GiB of each engine; see ``docs/performance.md``."""
+"""Measured: Spark's start-up, its core time per GiB, local time per GiB; see ``docs/performance.md``."""
 
 Out = Annotated[
     str | None,
@@ -289,7 +289,7 @@ def _analyze_here(open_source: Callable[[], Source], out: str, verifies: bool) -
 def _analyze_on_spark(
     master: str, memory: str, settings: Mapping[str, str], open_source: Callable[[], Source], out: str, verifies: bool
 ) -> Report:
-    """Spark starts only after input and output have been checked."""
+    """Run on Spark, started once input and output are checked."""
     with _plain_errors(Engine.SPARK):
         from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.spark.engine import SparkEngine
@@ -442,7 +442,7 @@ def _print_verification(console: Console, report: Report) -> None:
 
 
 def run_following(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
-    """A second signal does not wait for the update in progress."""
+    """Follow until a signal; a second interrupts the current update."""
     from groupcoord.cli.console import open_console
 
     stop, console = StopRequest(), open_console()

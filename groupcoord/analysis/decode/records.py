@@ -59,8 +59,8 @@ class Slices(NamedTuple):
     """Pieces of a buffer, one for each record.
 
     Attributes:
-        buffer: the bytes, padded with :data:`groupcoord.analysis.decode.batches.PADDING_BYTES`.
-        size: its length; -1 for null.
+        buffer: all bytes, padded with :data:`groupcoord.analysis.decode.batches.PADDING_BYTES`.
+        size: their lengths; -1 for null.
     """
 
     buffer: Bytes
@@ -88,7 +88,7 @@ class Slices(NamedTuple):
         view: NDArray[np.signedinteger] = np.ndarray((count,), kind, self.buffer, strides=(1,))
         try:
             return view[position].astype(np.int64)
-        except IndexError:  # hardly ever: a length that lies at the end of the buffer
+        except IndexError:  # rare: a malformed record's field beyond the buffer
             return view[np.clip(position, 0, count - 1)].astype(np.int64)
 
 
@@ -147,7 +147,7 @@ class OffsetValues:
 
     Attributes:
         is_whole: it is a decoded committed offset; otherwise the other items are undefined.
-        topic_id_start: position of the 16 bytes; -1 for none.
+        topic_id_start: position of the topic id; -1 for none.
         rare_topic_ids: topic ids from the scalar codec, by record.
     """
 
@@ -225,7 +225,7 @@ def value_versions(keys: Keys, values: Slices, leads: NDArray[np.void]) -> tuple
 
 
 def control_types(keys: Slices, values: Slices) -> tuple[Int64s, Bools]:
-    """Return the type of each control record, and which of them are sound, as
+    """Return the type of each control record, and which are valid by
     :func:`groupcoord.records.codec.decode_control`.
     """
     control_type = keys.integers("i2", keys.start + 2)

@@ -332,7 +332,7 @@ def _epochs_of(view: GroupView) -> Mapping[str, int]:
 
 
 GONE_MAX = 1_000
-"""Number of deleted groups with kept figures."""
+"""Maximum number of deleted groups in totals."""
 
 _SETTLED = frozenset({"Stable", "Empty"})
 _NOTHING_BEFORE = "what was before it was not seen"
@@ -361,8 +361,8 @@ class _Known:
     """The last known state of a group.
 
     Attributes:
-        settled: the last view without a rebalance; None before.
-        settled_ms: time before its request; None before.
+        settled: the last view outside a rebalance; None before.
+        settled_ms: start of its poll; None before.
         opened_ms: first sight of an unfinished rebalance, or None.
     """
 
@@ -388,7 +388,7 @@ class PolledGroups:
         return frozenset(self._known)
 
     def take(self, snapshot: Snapshot) -> Changes:
-        """Compare the next snapshot, and return the changes."""
+        """Return the changes since the last snapshot."""
         rebalances: list[Row] = []
         epochs: list[Row] = []
         for group in snapshot.groups.values():

@@ -129,7 +129,7 @@ class SharePartitions:
     def _now_s(self) -> float:
         return self._data.clock.now_ms() / 1_000
 
-    # ------------------------------------------------------------ which there are
+    # ------------------------------------------------------------ lookup
 
     def lead(self, key: SharePartitionKey, topic: Topic) -> LedPartition | ErrorCode:
         """Return the share-partition of an existing partition, or an error; its records may not be known yet."""
@@ -246,7 +246,7 @@ class SharePartitions:
         led.state_epoch = state.state_epoch
         end_offset = led.log.end_offset
         try:
-            # Batches beyond the log's end, which it has lost, are dropped: those offsets may be written yet.
+            # Batches beyond the log's end, which it has lost, are dropped: those offsets may be reused.
             # A state that any client with CLUSTER_ACTION has written may be invalid.
             led.records = SharePartition(
                 start_offset,
@@ -265,7 +265,7 @@ class SharePartitions:
         limit = self.settings_of(led.key.group_id).delivery_count_limit
         for run in led.records.archiving():
             run.state.is_rejected = run.state.count < limit
-        # After a failover nothing shows whether their letters were sent.
+        # After a failover nothing shows whether dead letters were sent.
         self._bury(led)
         led.tell()
 
@@ -315,7 +315,7 @@ class SharePartitions:
         if self._led.get(led.key) is led:  # else the new leader sends them again
             self.write(led, records.archive(dead))
 
-    # ------------------------------------------------------------ what members do
+    # ------------------------------------------------------------ members
 
     def acknowledge(
         self, led: LedPartition, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done
@@ -359,7 +359,7 @@ class SharePartitions:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def expire_locks(self, led: LedPartition, now_ms: int, until_ms: int | None = None) -> None:
-        """Release records that were locked until a time, by default until now."""
+        """Release records whose locks expire by a time, by default now."""
         if led.records is not None:
             write = led.records.expire_locks(self.settings_of(led.key.group_id), now_ms, until_ms)
             self.watch_locks(led)
@@ -379,7 +379,7 @@ READ_COMMITTED = "read_committed"
 
 
 class ReadRecords(NamedTuple):
-    """Records read for a member; ``record_count`` counts acquired ones, including invisible ones."""
+    """Records read for a member; ``record_count`` counts acquired ones, including aborted ones."""
 
     records: bytes = b""
     acquired: tuple[AcquiredRecords, ...] = ()
@@ -445,7 +445,7 @@ def read_and_acquire(
     sent = [batch for batch in batches if batch.next_offset > first and batch.base_offset <= last]
     if is_committed and found.aborted:
         aborted = _aborted_ranges(batches, found.aborted)
-        # KIP-932: records of aborted transactions are done without a delivery.
+        # KIP-932: records of aborted transactions are archived without delivery.
         records.archive_unseen(_overlaps(acquired, aborted))
         acquired = _without(acquired, aborted)
     whole = data[sent[0].position : sent[-1].position + sent[-1].size_bytes] if sent else b""
@@ -456,7 +456,7 @@ def read_and_acquire(
 def _aborted_ranges(batches: Sequence[Batch], transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
     ranges = []
     for batch in batches:
-        # As recorded, control records are acquired like others, and clients skip them.
+        # In Kafka, control records are acquired like others, and clients skip them.
         if batch.is_control or not batch.is_transactional:
             continue
         for transaction in transactions:

@@ -68,7 +68,7 @@ class FoldOptions:
 
 @define
 class OpenRebalance:
-    """A rebalance of a KIP-848 group, completed by the next epoch or the end of the log.
+    """A rebalance of a KIP-848 group whose row has not been added yet.
 
     Attributes:
         before: the group before it; None if unknown.
@@ -116,12 +116,12 @@ class GroupFold:
     # ------------------------------------------------------------ input
 
     def name_topic(self, topic_id: str, topic: str) -> None:
-        """Learn the name of a topic: assignments of KIP-848 groups have ids, in Kafka's text form, alone."""
+        """Learn the name of a topic: assignments of KIP-848 groups have only ids, in Kafka's text form."""
         self._topics[topic_id] = topic
 
     @property
     def topic_names(self) -> dict[str, str]:
-        """The names that it learned, by the topics' ids."""
+        """Return the known topic names by id."""
         return self._topics
 
     def exists(self, log_offset: int) -> None:
@@ -360,7 +360,7 @@ class GroupFold:
 
     def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
         if value is None:
-            # Groups are deleted when they are empty. With members, the last KIP-848 member left a group of others.
+            # Groups are deleted when empty. With members, this is a conversion: only classic ones are left.
             last = self._close_epoch(modern, log_offset)
             self._converted = last if last is not None and last.members else None
             self._modern, self._view, self._exists, self._is_first = None, None, False, False
@@ -530,7 +530,7 @@ class GroupFold:
 
 
 def _ended_ms(view: GroupView) -> int:
-    """Return the latest end of a classic rebalance: when its record was written."""
+    """Return when a classic rebalance had ended at the latest, by its record."""
     return view.log_timestamp_ms if view.log_timestamp_ms >= 0 else view.at_ms
 
 
