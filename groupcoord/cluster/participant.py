@@ -61,8 +61,8 @@ class Sharing:
         Returns the log partitions to load now. A malformed announcement raises ValueError.
         """
         self._membership.heard(beats, began_ms)
-        # Releases come before the ownership check ends. Responses that wait for the check must not leave for a
-        # partition that is lost.
+        # Releases come before the ownership check ends: responses that wait for it must not be sent for a lost
+        # partition.
         for partition in self._membership.superseded(self._store.owned):
             self._give_up(partition, "another replica has taken it over")
         for partition in self._membership.to_release(self._store.owned):
@@ -142,9 +142,9 @@ class Sharing:
         return self.owner_of(self._coordinator.partition_of(group_id))
 
     def owner_of(self, partition: int) -> Owner | None:
-        """Return the replica that has a log partition, or None if no live replica has announced it."""
+        """Return the replica that owns a log partition, or None if no live replica has announced it."""
         owner = self._membership.owner(partition)
-        # The last heartbeat announced it, but it was lost since. Clients would be sent back and forth.
+        # It was lost since the last heartbeat announced it: clients would go back and forth.
         if owner is not None and owner.node_id == self._membership.node_id and partition not in self._store.owned:
             return None
         return owner
@@ -309,7 +309,7 @@ class Participant:
         began_ms = self._core.clock.now_ms()
         content = self.sharing.announcement()
         try:
-            # Later than this the others take over anyway, so a late answer is worth nothing.
+            # Later than this the others take over anyway, so a late answer is worthless.
             async with asyncio.timeout(self._dead_s):
                 beats = await self._slot_log.beat(self.node_id, content)
             to_load = self._served.change(lambda _: self.sharing.heard(beats, began_ms))

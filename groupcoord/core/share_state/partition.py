@@ -54,7 +54,7 @@ OVERDUE = for_client(ErrorCode.REQUEST_TIMED_OUT)
 """Error of requests that waited for the log too long."""
 
 SNAPSHOTS_AT_ONCE = 100
-"""Maximum number of old snapshots in one append."""
+"""Maximum number of rewritten snapshots per append."""
 
 _NEGATIVE_PARTITION = "The partition id cannot be a negative number."
 _NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
@@ -158,7 +158,7 @@ class StatePartition:
         self._has_partition = has_partition
         self._waiting: dict[SharePartitionKey, deque[StateQuestion]] = {}  # for each with an append in flight
         self._forgotten: set[SharePartitionKey] = set()  # to delete after the append in flight
-        self._overdue: set[SharePartitionKey] = set()  # writes that timed out
+        self._overdue: set[SharePartitionKey] = set()  # with overdue appends
 
     # ------------------------------------------------------------ questions
 
@@ -261,7 +261,7 @@ class StatePartition:
         if any(batch.first_offset > batch.last_offset for batch in entry.state_batches):
             raise StateRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
         _check_size(state.snapshot.state_batches, entry)
-        # Only a read changes the leader epoch.
+        # Unlike reads, writes keep the leader epoch.
         record = self._change(state, entry, state.snapshot.leader_epoch, now_ms)
         return record, StateResult(key.partition, ErrorCode.NONE)
 
@@ -377,7 +377,7 @@ class StatePartition:
                 self.hard.apply(record, offset)
                 offset += 1
             self.writer.next_log_offset = offset
-            # Own records have no request, and an overdue request had its error already.
+            # Snapshots and tombstones may have no request; an overdue request had its error.
             if append.question is not None and append.result is not None:
                 self._outputs.answers.append(StateAnswer(append.question.token, append.result))
             self._go_on(append, now_ms)

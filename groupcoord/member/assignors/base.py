@@ -263,7 +263,7 @@ class _TopicShares:
 
 
 def _co_partitioned(topics: list[_TopicShares]) -> Iterable[list[_TopicShares]]:
-    """Group the topics that have the same subscribers and the same number of partitions with known racks."""
+    """Group topics with the same subscribers and, if these have racks, the same partition count."""
     groups: dict[tuple[tuple[int, ...], int], list[_TopicShares]] = {}
     for topic in topics:
         groups.setdefault((topic.subscribers, len(topic.replica_racks)), []).append(topic)
@@ -271,8 +271,8 @@ def _co_partitioned(topics: list[_TopicShares]) -> Iterable[list[_TopicShares]]:
 
 
 def _assign_by_rack(topics: list[_TopicShares], assigned: list[list[TopicPartition]]) -> None:
-    """Assign partitions by rack. Of co-partitioned topics a partition must have a replica in the
-    rack in all of them.
+    """Assign partitions by rack. A partition of co-partitioned topics needs a replica in the rack in
+    each topic.
     """
     first = topics[0]
     if len(topics) == 1:

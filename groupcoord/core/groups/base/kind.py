@@ -48,7 +48,7 @@ DraftT = TypeVar("DraftT", bound=Draft[Any])
 
 @define(eq=False)
 class WhenDrafted(Continuation):
-    """Draft of a group in flight."""
+    """Continuation of a group's write."""
 
     group: Any
 
@@ -69,8 +69,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     """Handlers of groups of one type in one log partition.
 
     Attributes:
-        rules: by class of a request or of a host's answer, a function of group, draft and request. It writes to the
-            draft, and returns the response to a request.
+        rules: by class of a request or of a host's answer, a function of group, draft, request and time. It
+            writes to the draft, and returns any response.
     """
 
     draft_class: ClassVar[type[Any]]
@@ -97,9 +97,9 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         assert self.heartbeat_request is not None
         self.handlers = {self.heartbeat_request: self.heartbeat}
 
-    # ------------------------------------------------------------ what is a kind's own
+    # ------------------------------------------------------------ differences between types
 
-    # Functions of group, draft and request; the methods below need timers, conversion or host queries of a type.
+    # Functions; the methods below need timers, conversion or host queries of a type.
 
     remove_members: ClassVar[Callable[..., None]]
     """Writes the removal to a draft: (draft, member ids, cause, environment, time)."""
@@ -255,7 +255,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         draft.state.settle()  # from here on the state before must not be read
         group.state = draft.state
         group.writes += 1
-        # The timers' consequences are durable.
+        # The expired members' removals are durable.
         group.fencing.clear()
         self._context.observer.look_at_rebalance(group, now_ms)
         self.adopt(group, draft, now_ms)
@@ -358,7 +358,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.write(group, draft, now_ms)
         return True
 
-    # ------------------------------------------------------------ groups as they are read
+    # ------------------------------------------------------------ reads
 
     def describe(self, group_id: str) -> Any:
         group: Any = self._context.visible(group_id)
@@ -370,7 +370,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def described(self, group: Any) -> Any:
         return group.described()
 
-    # ------------------------------------------------------------ groups as the log has them
+    # ------------------------------------------------------------ loads and conversions
 
     def load(self, group_id: str, now_ms: int) -> None:
         group = self.make_of_records(group_id)

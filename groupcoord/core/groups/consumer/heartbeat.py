@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: join, subscription by name or regular expression, assignment and revocation (KIP-848).
 
-Functions of a draft, without timers and responses, in Kafka's order of steps. Sources: ``GroupMetadataManager``
+Functions of a draft, without timers, in Kafka's order of steps. Sources: ``GroupMetadataManager``
 (``consumerGroupHeartbeat``, ``getOrMaybeSubscribe…ConsumerMember``, ``maybeUpdateRegularExpressions``) of Apache Kafka
 4.4; KIP-345 for static members.
 """
@@ -49,7 +49,7 @@ from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 
 REFRESH_PAUSE_MS = 10_000
-"""Expressions of a group are not matched more often than that."""
+"""Minimum interval between matches of a group's expressions."""
 
 NEVER_MS, FOREVER_MS = -(2**63), 2**63 - 1
 
@@ -68,7 +68,7 @@ class RegexChange(Enum):
 def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> RegexChange:
     if old == new:
         return RegexChange.NONE
-    # Before this request, so the member still counts for its old expression.
+    # State before this request: the member still counts for its old expression.
     stored = draft.base
     # Kafka checks an expression once per group, when it is new.
     if new and new not in stored.regex_subscribers:
@@ -102,7 +102,7 @@ def needs_resolution(
 
 
 def next_resolution_ms(state: ConsumerState, environment: ConsumerGroupEnvironment) -> int:
-    """Return until when a group's expressions need not be matched again, unless they or the topics change."""
+    """Return until when a group's expressions need no new match, unless they or the topics change."""
     if not state.regex_subscribers:
         return FOREVER_MS
     refreshed_ms, version = _last_resolution(state)
@@ -362,7 +362,7 @@ def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, 
     metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
     if reason is not None or metadata_hash != state.metadata_hash:
         draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
-    # Kafka 4.1 replaced the record by the hash (KIP-1101), and removes it with the next look.
+    # Kafka 4.1 replaced the record by the hash (KIP-1101), and removes it with the next comparison.
     if state.has_partition_metadata:
         draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
 
@@ -458,7 +458,7 @@ def _by_topic(owned: tuple[TopicPartitions, ...] | None) -> dict[UUID, frozenset
 
 
 def _is_full(request: ConsumerGroupHeartbeat) -> bool:
-    """Return whether a request has all fields, as after a lost response."""
+    """Return whether a request is a join or has all fields."""
     return request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
