@@ -96,7 +96,7 @@ class Acknowledged(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """An append is not in the log and never will be, or may be if ``is_unknown``."""
+    """An append never enters the log; it may if ``is_unknown``."""
 
     token: Hashable
     is_unknown: bool
@@ -178,8 +178,7 @@ class SlotWriter:
             chunks: the content, from which each chunk is taken when it is put.
         """
         assert self.state is State.OWNER, "only an owner knows what there is"
-        # The caller's state lacks acknowledged appends whose events it has not taken. The snapshot would cover their
-        # slots without their records.
+        # Otherwise the snapshot would cover slots of acknowledged appends that the caller's state lacks.
         assert not self._events, "an acknowledged append may not be among what is kept"
         assert not self.is_writing_snapshot, "one is being written"
         # Fixed now: appends acknowledged while the chunks are put come after this slot and are not purged.
@@ -321,10 +320,10 @@ class SlotWriter:
         if self._read and slots[0].number != read.from_slot:
             self._read = []  # the previous owner has purged the next slots: the rest begins with its snapshot
             return
-        # Slots behind the fence belong to a later owner and must not be loaded.
+        # Slots after the fence belong to a later owner and must not be loaded.
         self._read += [slot for slot in slots if slot.number <= self.epoch]
         # A lagging replica of the engine may end earlier. Serving now would miss acknowledged appends, so reading
-        # continues until the own fence is seen.
+        # continues until this fence is seen.
         if slots[-1].number < self.epoch:
             return
         if slots[-1].number > self.epoch:

@@ -1,11 +1,11 @@
-"""Settings: every limit and time-out under Kafka's own key, validated.
+"""Settings: every limit and timeout under Kafka's own key, validated.
 
 An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and bounds
 are those of Apache Kafka 4.4; ``records.…`` are groupcoord's own.
 
 A new setting is one field of :class:`Config`, with the docstring that becomes its row on the site's reference page, and
-a row in ``tests/config/test_effects.py``. One that a group may have of its own (``of_groups``) is also a field of its
-class in ``group_settings.py``.
+a row in ``tests/config/test_effects.py``. One that groups may override (``of_groups``) is also a field in
+``group_settings.py``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def key_of(attribute_name: str) -> str:
 class Config:
     """Settings of a coordinator and its host.
 
-    Settings without a docstring are bounds for overrides of groups: ``group.share.min.….ms`` and ``max``.
+    Settings without a docstring are bounds for overrides of groups: ``group.share.min.…`` and ``max``.
 
     Raises:
         ConfigError: a value has the wrong type or is out of bounds, or two conflict.

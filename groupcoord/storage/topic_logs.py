@@ -117,7 +117,7 @@ class TopicLogs:
         return log
 
     def leader_epoch(self, topic: NamedTopic, partition_index: int) -> int | None:
-        """Return the newest leader epoch of a log without opening it, or None if its files can't be used."""
+        """Return the newest leader epoch of a log, opened only if needed; None if its files can't be used."""
         log = self._logs.get(topic.topic_id, {}).get(partition_index)
         if log is not None:
             return log.leader_epoch
@@ -292,7 +292,7 @@ class TopicLogs:
     def close(self, *, is_whole: bool = True) -> None:
         """Close all files. The logs can't be used any more.
 
-        Unless all logs with files were opened (``is_whole``), the others stay as they were left. An OSError
+        Unless all logs with files were opened (``is_whole``), it is clean only if the last shutdown was. An OSError
         means that the state for the next start can't be written.
         """
         if self._directory is None:

@@ -61,7 +61,7 @@ _INVALID = ApiVersionsResponse(ErrorCode.INVALID_REQUEST, ())
 
 
 def api_versions(request: ApiVersions, header: RequestHeader) -> ApiVersions | Answered:
-    """Return the request, or INVALID_REQUEST for an invalid software name (from version 3) or half of a node."""
+    """Return the request, or INVALID_REQUEST: invalid software name (from version 3), or a lone cluster or node id."""
     if header.api_version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(text) for text in software):
@@ -81,8 +81,8 @@ def served_apis(response: ApiVersionsResponse, header: RequestHeader) -> ApiVers
 
 # ---------------------------------------------------------------- FindCoordinator (KIP-699, KIP-932)
 
-# A broker's messages: to version 3 "NONE" on success; from 4 on empty, except where the whole request fails (an
-# unknown key type; no permission for share keys, while an invalid share key is not the whole).
+# A broker's messages: before version 4 "NONE" on success; from 4 on empty, except where the whole request fails (an
+# unknown key type, no permission for share keys; an invalid share key fails alone).
 _MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -158,7 +158,7 @@ def leave_group(values: Values, header: RequestHeader, client_host: str) -> Leav
 
 
 def left_group(response: LeaveGroupResponse, header: RequestHeader) -> LeaveGroupResponse:
-    # To version 2 the error of the one member is the top-level one.
+    # Before version 3 the error of the one member is the top-level one.
     if header.api_version <= 2 and not response.error_code and response.members:
         return LeaveGroupResponse(response.members[0].error_code)
     return response

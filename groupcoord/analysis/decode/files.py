@@ -70,7 +70,7 @@ class Folder(NamedTuple):
     """Content of a folder.
 
     Attributes:
-        segments: in order of their names, then files left by compaction; empty without segments.
+        segments: by name, then files left by compaction; empty if only those exist.
         partitions: the paths of folders of log partitions, in order of their numbers.
     """
 
@@ -87,7 +87,7 @@ class _Seen(NamedTuple):
 
 
 class Folders:
-    """Lists of folders; those of this machine are cached."""
+    """Contents of folders; local ones are cached."""
 
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
@@ -240,8 +240,8 @@ def find_segments(
 ) -> list[FileSet]:
     """Return the segment files for paths: files, folders of segments, and whole data directories.
 
-    A path may contain ``*``, ``?`` and ``[…]``. Log partitions come in order of their numbers, segments in order of
-    their offsets. With several paths, some may be directories without log partitions.
+    A path may contain ``*``, ``?`` and ``[…]``. Log partitions of a directory come by number, segments by
+    offset. With several paths, some may be directories without log partitions.
     """
     given = [os.fspath(path) for path in paths]
     if not given:
@@ -277,7 +277,7 @@ def refusals_told(path: str) -> Iterator[None]:
 
 
 class _Looking(NamedTuple):
-    """Options of a search: the cache of folders, and whether they may be empty."""
+    """Options of a search: the cache of folders, and whether it may find nothing."""
 
     folders: Folders
     may_be_empty: bool

@@ -111,7 +111,7 @@ def refused_partitions(partition_indexes: tuple[int, ...], error_code: ErrorCode
 
 
 class TopicResult(NamedTuple):
-    """Result of one topic of a commit or a deletion, under the name of the request."""
+    """Result of one topic of a commit or a deletion, named as in the request."""
 
     name: str | None
     topic_id: UUID

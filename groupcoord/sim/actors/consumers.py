@@ -73,7 +73,7 @@ class Consumer:
     Attributes:
         is_frozen: True while its process gets no CPU time (garbage collection, migration of a virtual machine).
         is_busy: True while its application does unusual work and does not poll.
-        is_processing: True while its application processes the result of the last poll.
+        is_processing: True while its application processes the records of the last poll.
         will_restart: True if it has failed and a supervisor will restart it.
         is_ending: True if its application will close it after the present work.
         is_restless: True while it wants to rejoin or closes.
@@ -266,7 +266,7 @@ class Consumer:
     def _take_batch(self, member: Member) -> None:
         """End the poll with the new records of its partitions, and process them.
 
-        A member that commits before a revocation gets no records of the revoked partitions (KAFKA-14196).
+        A member that commits before a revocation gets no records (KAFKA-14196).
         """
         gives_all_up = self.is_restless and self.protocol is GroupProtocol.CLASSIC and not self._is_cooperative
         if self.is_busy or self.is_closing or gives_all_up or member.state in COMMITS_BEFORE_IT_GIVES_UP:
@@ -412,7 +412,7 @@ class Consumer:
     def _send(self, send: Send) -> None:
         connection = self._connections.get(send.to)
         if send.to is None and connection is not None:
-            # Each lookup uses another broker.
+            # Each lookup connects anew.
             self._hang_up(None)
             connection = None
         if connection is None:

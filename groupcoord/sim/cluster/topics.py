@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Topics:
-    """Existing topics, which are created, grow and are deleted (a :class:`~groupcoord.TopicResolver`).
+    """Topics, which are created, grow and are deleted (a :class:`~groupcoord.TopicResolver`).
 
     A topic that is created again has another id.
 
@@ -162,13 +162,13 @@ class SharedTopics:
     """Logs of topics, and the log of the states of share-partitions, for all nodes of a cluster.
 
     The leader of a partition is the leader of a certain log partition of the groups, so leaders move and crash with
-    these. Logs of topics lose nothing; that of the states has the faults of the groups' log.
+    these. Logs of topics lose nothing; that of the states has the groups' faults except broken reads.
 
     Attributes:
         given_up: by share-partition, archived records that were not accepted.
         worked_off: by share-partition, the end offset when all records were accepted or archived.
         on_written: called with each share-partition and its new state in the log.
-        on_emptied: called with each share-partition that the log initializes again.
+        on_emptied: called with each share-partition that the log initializes.
         written_ms: by topic id and partition, the times of its records, by offset.
     """
 

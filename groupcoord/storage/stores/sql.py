@@ -6,7 +6,7 @@ last transaction is either visible to the new owner or never committed.
 
 Answers from memory need no transaction. So an owner looks at the epoch from time to time and counts these looks in the
 same row. A look is valid for a lease, whose length the row holds. A taking-over process waits that long. A standby
-waits until the row has not changed for that long, and then takes it over only if it is still unchanged. No clocks are
+waits until the row has not changed for that long, and takes over if it is still unchanged. No clocks are
 compared: each process measures durations with its own.
 """
 
@@ -206,8 +206,7 @@ class SqlLogStore(ABC):
             return [partition for (partition,) in rows]
 
     def close(self) -> None:
-        """Release the log and close all connections. Close the coordinator first, because a successor does not wait
-        now.
+        """Release the log and close all connections. Close the coordinator first: a successor no longer waits.
 
         Another process may have taken over long before.
         """
@@ -673,6 +672,8 @@ class PostgresLogStore(SqlLogStore):
             tables are created in the first schema of its ``search_path``.
         name: as in :class:`~groupcoord.storage.stores.sql.SqlLogStore`.
         min_cleanable_ratio: as there.
+        lease_ms: as there.
+        takes_over: as there.
 
     Raises:
         ModuleNotFoundError: psycopg is not installed.

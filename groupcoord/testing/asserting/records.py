@@ -204,7 +204,7 @@ class ProducerRecord:
         value: None for a tombstone.
         key: selects the partition, unless one is given.
         headers: contents by name, or pairs for repeated names.
-        partition: None selects it by key like the Java producer, or each partition in turn.
+        partition: None: by key as the Java producer does, in turn without a key.
         timestamp_ms: None for the server's present time.
     """
 

@@ -488,7 +488,7 @@ class _Search:
             owned |= claims
 
     def _claims_of(self, form: int) -> Iterator[tuple[Any, int]]:
-        """Yield generation and partitions that a classic client believes to own."""
+        """Yield generation and partitions that a classic client believes it owns."""
         place, _, _, _, epoch, owned, *_ = self.turns.forms[form]
         if self._scope.processes[place].protocol == "classic":
             yield from ((epoch, index) for index in owned or ())

@@ -233,7 +233,7 @@ class Stage(World):
         self._load()
 
     def _unload(self, what: str = "leader") -> None:
-        """Unload the log partition; unless ``what`` is ``leader`` the node has no replica and gets no epoch."""
+        """Unload the log partition; unless ``what`` is ``leader``, the node has no replica and gets no epoch."""
         self.leader_epoch += 1
         self.coordinator.unload(LOG_PARTITION, self.leader_epoch if what == "leader" else None)
         self.deliver()

@@ -121,9 +121,9 @@ def group_rows(
     types: Mapping[str, str] | None = None,
     standings: Mapping[str, Standing] | None = None,
 ) -> list[GroupRow]:
-    """Return one row a group: by severity, then points, then commits, then name.
+    """Return one row per group: by severity, then points, then commits, then name.
 
-    Groups that are gone but left traces are rows too, without a state.
+    Deleted groups that left traces have rows too, without a state.
     """
     types, standings = types or {}, standings or {}
     found: dict[str, Row] = {

@@ -37,7 +37,7 @@ from groupcoord.errors import NO_ERROR, ErrorCode, IllegalTransitionError, Invar
 
 
 class GroupMetadata:
-    """Soft state of a classic group. Only :meth:`to` changes its state.
+    """Soft state of a classic group. :meth:`to` makes its transitions.
 
     Attributes:
         previous_state: the state before the current one; ``Dead`` at first.
@@ -410,7 +410,7 @@ class GroupMetadata:
         return replies
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Members look at their topics themselves."""
+        """Ignore it: members watch their topics."""
 
     def timers(self) -> Iterator[Timer]:
         yield self.join_timer

@@ -153,7 +153,7 @@ class HeterogeneousAssignment:
     """Assignment of a group with different subscriptions.
 
     Members keep their partitions. The rest goes to the subscribers of a topic with the fewest. Then partitions move,
-    topic by topic, from members with most to members with least. A load is the number of partitions over all topics.
+    topic by topic, from members with most to those with fewest. A load is the number of partitions over all topics.
     """
 
     def __init__(self, group: GroupSpec) -> None:
@@ -331,10 +331,7 @@ class UniformAssignor:
 
 
 class _HomogeneousAssignment:
-    """Assignment of a group in which all members subscribe to the same topics.
-
-    Source: ``UniformHomogeneousAssignmentBuilder`` of Kafka's group coordinator.
-    """
+    """Assignment of a group in which all members subscribe to the same topics."""
 
     def __init__(self, group: GroupSpec) -> None:
         self._group = group

@@ -32,7 +32,7 @@ from groupcoord.core.messages import JoinProtocol
 
 
 def preferred_assignor(votes: Mapping[str, int]) -> str | None:
-    """Return the name with most votes, as in descriptions; None without votes."""
+    """Return the name with most votes, for descriptions; None without votes."""
     # A tie is decided by the order of Kafka's TimelineHashMap of votes.
     return _first_of_most(timeline_map_order(sorted(votes)), votes) if votes else None
 
@@ -103,8 +103,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         resolved: regular expression → record of its matching topics.
         name_subscribers, regex_subscribers, votes: number of members by topic name, expression, and assignor.
         owner_epochs: partition → epoch of the member that owns it or has not released it.
-        seen_subscriptions: the subscription type that Kafka has cached, if another one than the current; not in the
-            log.
+        seen_subscriptions: the type that Kafka keeps when expressions change; None after members do. Not in the log.
     """
 
     LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
@@ -136,8 +135,8 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         self.has_partition_metadata = True
 
     def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
-        self.seen_subscriptions = self.last_seen_subscriptions()
         # Kafka computes the type when members change, and keeps it when expressions do.
+        self.seen_subscriptions = self.last_seen_subscriptions()
         self.resolved[record.regular_expression] = record
 
     def _forget_partition_metadata(self, _: str) -> None:
@@ -320,9 +319,7 @@ ConsumerState.FORGET = {
 
 @frozen
 class Downgrade:
-    """Continuation of a group as a classic one: the trigger of its rebalance, if any, and the
-    protocols of its members.
-    """
+    """Continuation of a group as a classic one: the trigger of its rebalance, if any, and its members' protocols."""
 
     trigger: Trigger | None
     protocols: Mapping[str, tuple[JoinProtocol, ...]]
