@@ -292,8 +292,8 @@ class TopicLogs:
     def close(self, *, is_whole: bool = True) -> None:
         """Close all files. The logs can't be used any more.
 
-        Unless all logs with files were opened (``is_whole``), it is clean only if the last shutdown was. An OSError
-        means that the state for the next start can't be written.
+        Unless all logs with files were opened (``is_whole``), this shutdown is clean only if the last was.
+        An OSError means that the state for the next start can't be written.
         """
         if self._directory is None:
             return

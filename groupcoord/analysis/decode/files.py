@@ -240,8 +240,8 @@ def find_segments(
 ) -> list[FileSet]:
     """Return the segment files for paths: files, folders of segments, and whole data directories.
 
-    A path may contain ``*``, ``?`` and ``[…]``. Log partitions of a directory come by number, segments by
-    offset. With several paths, some may be directories without log partitions.
+    A path may contain ``*``, ``?`` and ``[…]``. Log partitions of a directory come by number, segments by offset. With
+    several paths, some may be directories without log partitions.
     """
     given = [os.fspath(path) for path in paths]
     if not given:

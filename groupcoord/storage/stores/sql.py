@@ -6,8 +6,8 @@ last transaction is either visible to the new owner or never committed.
 
 Answers from memory need no transaction. So an owner looks at the epoch from time to time and counts these looks in the
 same row. A look is valid for a lease, whose length the row holds. A taking-over process waits that long. A standby
-waits until the row has not changed for that long, and takes over if it is still unchanged. No clocks are
-compared: each process measures durations with its own.
+waits until the row has not changed for that long, and takes over if it is still unchanged. No clocks are compared:
+each process measures durations with its own.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def explore(
         scope: processes, settings and steps.
         make_log_store: creates the log store under test, copied by ``copy.deepcopy``; default: in memory.
         make_coordinator: creates the coordinator under test from keyword arguments; default: groupcoord's.
-        laws: further laws, called with the coordinator and its log in each new state.
+        laws: further laws, called with the ``Stage`` after each computed step.
         max_depth: maximum length of histories.
         max_cpu_s: CPU seconds after which no further state is examined.
         max_states: sufficient number of states; None for all.
