@@ -222,7 +222,7 @@ class Member:
         return fetch.fetch_id
 
     def close(self, now_ms: int, timeout_ms: int = 30_000, operation: CloseOperation = CloseOperation.DEFAULT) -> None:
-        """Commit (with ``enable.auto.commit``), give up the partitions and leave; a :class:`Closed` event marks the end.
+        """Commit (with ``enable.auto.commit``), give up the partitions and leave; a :class:`Closed` event follows.
 
         Further calls change nothing.
 
