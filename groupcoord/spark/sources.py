@@ -101,14 +101,14 @@ def flag(name: str, text: str) -> bool:
 
 
 def number(name: str, text: str, at_least: int) -> int:
-    """Return a number that may not be smaller than another."""
+    """Parse a number with a lower limit."""
     if not text.isdecimal() or int(text) < at_least:
         raise InputError(f"option {name}: {text} is no number of {at_least} or more")
     return int(text)
 
 
 def json_value(name: str, text: str, kind: type) -> Any:
-    """Return a JSON array (``list``) or object (``dict``)."""
+    """Parse a JSON array (``list``) or object (``dict``)."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -333,7 +333,7 @@ def _table_rows(name: str, fold: PartitionFold) -> list[dict[str, Any]]:
 
 
 class LogStreamReader(RecordStreamReader):
-    """The offset has a ``tailing.Cursor`` for each log partition."""
+    """Reader of growing segment files; the offset has a ``tailing.Cursor`` per log partition."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options: LogOptions = options
@@ -351,7 +351,7 @@ class LogStreamReader(RecordStreamReader):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Spark before 4.2 passes no arguments."""
+        # Spark before 4.2 passes no arguments.
         bytes_max: int | None = getattr(limit, "max_bytes", None)
         cursors = from_json(start or {})
         with changes_told():
@@ -378,7 +378,7 @@ class LogStreamReader(RecordStreamReader):
         return last if moved.is_at(last) else moved
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        # Their ends are computed from the stream's position, so that nothing is read twice.
+        # Ends are computed from the stream's position, so that nothing is read twice.
         self._of_then = self._logs()
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogTask]:
@@ -484,7 +484,7 @@ class ClusterOptions(RecordOptions):
 
 
 class ClusterStreamReader(RecordStreamReader):
-    """The offset has the topic's id, and the next offset of each log partition."""
+    """Reader of a cluster; the offset has the topic id and each log partition's next offset."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self._options: ClusterOptions = options
@@ -544,7 +544,7 @@ class ClusterDataSource(DataSource):
 
     - ``bootstrap.servers``, and client settings with the prefix ``kafka.``
     - ``command.config``: a properties file on every machine
-    - ``topic``: a copy of ``__consumer_offsets``
+    - ``topic``: a copy of ``__consumer_offsets`` to read instead
     - those of :class:`LogDataSource` for records, without paths, and for streams ``max_offsets``
     """
 
@@ -584,8 +584,8 @@ class EndOffsetsReader(DataSourceReader):
 class EndOffsetsDataSource(DataSource):
     """``spark.read.format("groupcoord-end-offsets")``.
 
-    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), settings of
-    a client with ``kafka.`` before their names, ``topics`` (a JSON array of names; without it, all).
+    Options: ``bootstrap.servers``, ``command.config`` (a properties file on every machine), client settings with the
+    prefix ``kafka.``, and ``topics`` (a JSON array of names; all by default).
     """
 
     @classmethod

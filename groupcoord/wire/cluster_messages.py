@@ -311,7 +311,7 @@ class DescribeQuorumResponse:
     nodes: tuple[QuorumNode, ...] = ()
 
 
-# ---------------------------------------------------------------- folders of logs (KIP-113)
+# ---------------------------------------------------------------- log directories (KIP-113)
 
 
 class AlterReplicaLogDir(NamedTuple):
@@ -343,7 +343,7 @@ class AlterReplicaLogDirsResponse:
     results: tuple[TopicEntry[PartitionResult], ...]
 
 
-# ---------------------------------------------------------------- who belongs to the cluster
+# ---------------------------------------------------------------- membership
 
 
 @define

@@ -1,4 +1,4 @@
-"""Groups of simulated consumers, with checks for steadiness, in which only heartbeats and commits happen."""
+"""Groups of simulated consumers, and checks whether only heartbeats and commits happen."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class SimulatedGroup:
             self.on_heartbeat(consumer)
 
     def is_steady(self) -> bool:
-        """Return whether all consumers and the coordinator are settled in the same state, and no client may act at any
-        time.
+        """Return whether all consumers and the coordinator are settled in the same state, and no client acts at random
+        times.
         """
         if self.scripted_clients or self.options.processing_ms[1]:
             return False
@@ -288,7 +288,7 @@ def _is_settled(consumer: Consumer, seat: Seat, node: Node) -> bool:
 
 
 class Population:
-    """Groups of consumers of a run."""
+    """Consumer groups of a run."""
 
     def __init__(self, options: Sequence[GroupOptions], stage: Stage) -> None:
         self.groups: list[SimulatedGroup] = []

@@ -53,14 +53,14 @@ class ShareWorkers(Application):
 
     Attributes:
         write_every_ms: interval at which a batch is written to one of the partitions.
-        batch_max: most records of a batch.
-        max_records: most records of a fetch.
+        batch_max: maximum records per batch.
+        max_records: maximum records per fetch.
         is_limit: ``max_records`` is a strict limit (KIP-1206).
         work_ms: bounds of the time to process a fetch.
-        release_percent, reject_percent: percentage of records that are released for another delivery, or rejected.
+        release_percent, reject_percent: percentage of records released for another delivery; of the others, rejected.
         hang_percent: percentage of fetches whose processing takes longer.
         hang_ms: the additional time.
-        renews: locks are renewed meanwhile (KIP-1222).
+        renews: processing renews locks (KIP-1222).
         crash_percent: percentage of fetches after which the worker crashes before it acknowledges.
         vanish_percent: percentage of crashes in which the machine fails, too, so that nodes do not notice.
     """
@@ -120,7 +120,7 @@ class _Worker:
         life: number of its current process.
         is_over: True once all records are done.
         is_unsure: True if the last heartbeat response was lost or an error.
-        held: acquired records without an acknowledgement, as offsets.
+        held: offsets of acquired, unacknowledged records.
     """
 
     workers: ShareWorkers
@@ -324,7 +324,7 @@ class _Worker:
             if kind is AcknowledgeType.ACCEPT and error_code is ErrorCode.NONE:
                 self.records.accepted(key, offset, self._now_ms)
 
-    # ------------------------------------------------------------ its ends
+    # ------------------------------------------------------------ shutdown
 
     def _close(self) -> Script:
         for node_id, session in list(self.sessions.items()):

@@ -62,7 +62,7 @@ class Outlook(NamedTuple):
 
     Attributes:
         limit: batches from this offset on must stay.
-        aborted: the aborted transactions before it that may have records left.
+        aborted: the aborted transactions that may have records left.
     """
 
     limit: int
@@ -180,7 +180,7 @@ class CompactableLog(ABC):
         return max((group[0].base_offset for group in groups if group[0].base_offset <= limit), default=limit)
 
     def _is_overdue(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> bool:
-        # Saves a look at the files of logs without this bound, which is the default.
+        # Avoids reading files of logs without this bound, which is the default.
         if self._max_lag_ms == INT64_MAX:
             return False
         dirty = [group[0] for group in groups[:-1] if group[-1].next_offset > first_dirty]
@@ -285,7 +285,7 @@ class _MemoryRewrite:
             # Compaction frees memory in the end, so it may use the reserve.
             self._new.append((kept,), len(kept), batch.next_offset, timestamp_ms, is_marker=True, base_offset=base)
         except RefusedBatchError as error:
-            # As a full disk: the cleaner retries later, and the log is unchanged.
+            # Like a full disk: the cleaner retries later, and the log is unchanged.
             raise OSError(errno.ENOMEM, error.reason) from error
 
     def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:

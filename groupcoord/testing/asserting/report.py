@@ -387,7 +387,7 @@ def report_on(
 
 
 def story_of(broker: Broker, requests: Requests, group_id: str) -> list[str]:
-    """Return lines about a group: its state, and its last requests with changes."""
+    """Return lines about a group: its state, and its last non-routine requests."""
     group = describe_group(broker, group_id)
     lines = [no_such_group(broker, group_id)] if group is None else [f"{group}", *_members(group)]
     asked = [request for request in requests.where(group_id=group_id) if not is_routine(request)]

@@ -224,7 +224,7 @@ class Scope:
         settings: settings of the coordinator that differ from :data:`SETTINGS`, by Kafka's keys.
         topics: initial partition counts by name.
         group_id: the group.
-        step_ms: default duration of a step.
+        step_ms: default duration of ``time``.
         words: types of steps to explore, in addition to ``start``, ``go`` and ``ack``.
         also: further steps to explore, without a process: ``commit`` (by a client that is no member), ``time 60000``,
             ``read_breaks 0``.
@@ -258,7 +258,7 @@ class Scope:
 
     @property
     def changes_topics(self) -> bool:
-        """True if topics are created and deleted."""
+        """True if topics may change."""
         return any(step.split()[0] == "topic" for step in (*self.words, *self.also))
 
     @classmethod
@@ -381,7 +381,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 FAULTS = ("refuse", "crash", "move")
 QUIET = ("commit", "leave", "die", "time", "move")
-"""Steps without faults, with a log that answers at once."""
+"""Steps without refusals or crashes: the log answers at once."""
 
 ALL = ("commit", "leave", "die", "time", *FAULTS)
 
@@ -419,4 +419,4 @@ NAMED: Mapping[str, Scope] = MappingProxyType(
         "topics": scope_of("consumer", 1, words=("topic", *QUIET), topics={"orders": 2}),
     }
 )
-"""Scopes named after protocol and number of members."""
+"""Scopes named after protocol and size, or a feature."""
