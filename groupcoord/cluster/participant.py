@@ -144,7 +144,7 @@ class Sharing:
     def owner_of(self, partition: int) -> Owner | None:
         """Return the replica that owns a log partition, or None if no live replica has announced it."""
         owner = self._membership.owner(partition)
-        # It was lost since the last heartbeat announced it: clients would go back and forth.
+        # Lost since the last heartbeat announced it: clients would go back and forth.
         if owner is not None and owner.node_id == self._membership.node_id and partition not in self._store.owned:
             return None
         return owner

@@ -27,7 +27,7 @@ DIALECT = re.compile(
 """Words that stand in the place of a technical term: a request fails with an error, a field holds, a timer expires."""
 
 SENTENCE_WORDS_MAX = 30
-BOUNDS = {"openings": 0, "see": 0, "long sentences": 4, "words of dialect": 117}
+BOUNDS = {"openings": 0, "see": 0, "long sentences": 4, "words of dialect": 108}
 PAGE_BOUNDS = {"words of dialect": 5}
 
 

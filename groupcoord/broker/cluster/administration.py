@@ -267,7 +267,7 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 
     def elect(name: str, index: int, replicas: tuple[int, ...]) -> None:
         topic = topics.get(name)
-        # It may be deleted while others are elected.
+        # The topic may be deleted while others are elected.
         if topic is not None:
             nodes.reassigned(topic, index, replicas)
 
