@@ -74,7 +74,7 @@ def test_an_unknown_user_has_one_salt(tmp_path: Path) -> None:
 
 
 def test_an_unknown_user_looks_like_those_that_there_are() -> None:
-    """By salt and iterations nobody can be told from a user: he has those of some user, and none that can't log in."""
+    """Its salt and iterations are those of a user that can log in. One Java salt in 2,000 has less than 24 digits."""
     world = LoginWorld(passwords={})
     world.add_scram_user("short", "secret", b"short", 5000)
     for number, salt in enumerate((b"a binary salt, 64 bytes".ljust(64, b"\0"), b"1hz3nspj7d2r6amlfmbi4ad7yj")):
@@ -85,7 +85,7 @@ def test_an_unknown_user_looks_like_those_that_there_are() -> None:
     assert kinds == {(True, 4096), (False, 8192)}
     java_salts = [salt for salt, iterations in unknown if iterations == 8192]
     assert all(
-        24 <= len(salt) <= 26 and set(salt) <= set(b"0123456789abcdefghijklmnopqrstuvwxyz") for salt in java_salts
+        20 <= len(salt) <= 26 and set(salt) <= set(b"0123456789abcdefghijklmnopqrstuvwxyz") for salt in java_salts
     )
     assert len({salt for salt, _ in unknown}) == len(unknown)
 
