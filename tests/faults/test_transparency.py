@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterable
 from types import FrameType, SimpleNamespace
@@ -112,11 +113,13 @@ def count_bytecodes(act: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # finalizers of other tests' objects would count
     sys.settrace(trace)
     try:
         act()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 

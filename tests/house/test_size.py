@@ -14,7 +14,7 @@ from .sources import Source, comments, sources
 
 BOUNDS = {
     "groupcoord": {"code": 75_249, "files": 491, "words": 150_033},
-    "tests": {"code": 60_192, "files": 641, "words": 88_872},
+    "tests": {"code": 60_194, "files": 641, "words": 88_880},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
