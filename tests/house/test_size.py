@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 75_249, "files": 491, "words": 150_033},
-    "tests": {"code": 60_194, "files": 641, "words": 88_880},
+    "groupcoord": {"code": 75_235, "files": 491, "words": 150_033},
+    "tests": {"code": 60_194, "files": 641, "words": 88_879},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 

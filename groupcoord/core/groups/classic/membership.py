@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+from attrs import evolve
+
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.rebalance import (
@@ -357,28 +359,13 @@ class ClassicMembership:
         if join is None:
             # The join was answered after the append timeout; a later replacement may have restored the id.
             return
+        response = self._rebalance.joined_response(group, member)
         if not join.supports_skip_assignment:
             # Older clients would assign again as leader, so they get the leader's old id (KIP-814).
-            response = self._replaced_response(group, member, written.former.leader)
+            response = evolve(response, leader=written.former.leader, members=())
         elif group.leader == member.member_id:
-            response = self._replaced_response(group, member, member.member_id, lists_members=True)
-        else:
-            response = self._replaced_response(group, member, group.leader or "")
+            response = evolve(response, skip_assignment=True)
         self._effects.reply(join.token, response)
-
-    def _replaced_response(
-        self, group: GroupMetadata, member: MemberMetadata, leader: str, *, lists_members: bool = False
-    ) -> JoinGroupResponse:
-        return JoinGroupResponse(
-            ErrorCode.NONE,
-            member.member_id,
-            group.generation_id,
-            group.protocol_type,
-            group.protocol_name,
-            leader,
-            skip_assignment=lists_members,
-            members=group.joined_members() if lists_members else (),
-        )
 
     def undo_replacement(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
         """Restore the old id, protocols and timeouts, and fail the join that waits for the new one."""
