@@ -32,11 +32,12 @@ PERMUTED_MAX = 5
 GROUP_EPOCHS = (3, 17)
 
 LEFT_BEHIND = (
+    "StreamsGroupHeartbeat: StreamsGroupHeartbeat.active_tasks",
     "StreamsGroupHeartbeat: StreamsGroupHeartbeat.standby_tasks",
+    "StreamsGroupHeartbeat: record 22 value.data.activeTasks",
     "StreamsGroupHeartbeat: record 22 value.data.standbyTasks",
-    "StreamsGroupHeartbeat: timer initial",
 )
-"""What a refused write may change of what comes later, with Kafka: see gaps.md, *Copies after a failed write*."""
+"""What a refused write may change until the next load, with Kafka: see gaps.md, *Copies after a failed write*."""
 
 
 class Known(Enum):
@@ -124,6 +125,7 @@ class _Memory:
     Attributes:
         coordinator: groupcoord.
         has_refused: the log has refused an append.
+        has_left_copies: the same since the last load, and a streams group has standby tasks.
         has_loaded: it was loaded again.
         has_lost_topics: topics have grown or gone.
         timers: timers that are known to differ: name → the deadline there and the deadline here.
@@ -142,7 +144,7 @@ class _Memory:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
-        self.has_refused = self.has_loaded = self.has_lost_topics = False
+        self.has_refused = self.has_left_copies = self.has_loaded = self.has_lost_topics = False
         self.timers: dict[str, tuple[int | None, int | None]] = {}
         self.kafka: dict[str, int] = {}
         self.has_tie = self.has_fired = self.has_ended_phase = False
@@ -181,6 +183,9 @@ class _Memory:
     def look_back(self, step: Step, outcome: Outcome) -> None:
         """Note who leads and was chosen to, and which groups look at their topics again."""
         groups = self.coordinator.groups()
+        has_copies = any(isinstance(group, StreamsGroup) and group.state.standby_replicas for group in groups)
+        is_loaded = step["do"] in ("reload", "loaded")
+        self.has_left_copies = not is_loaded and (self.has_left_copies or (_is_refused(step) and has_copies))
         self.chosen |= outcome.elected
         self.leaders = self.coordinator.leaders()
         due = {group.group_id for group in groups if isinstance(group, ModernGroup) and group.is_topics_look_due}
@@ -237,7 +242,9 @@ class _Memory:
 
     def _reason(self, difference: Difference) -> Known | None:
         what, kafka, here = difference.what, difference.kafka, difference.here
-        if self.has_refused and what.startswith(LEFT_BEHIND):
+        if self.has_left_copies and what.startswith(LEFT_BEHIND):
+            return Known.LEFT_BEHIND
+        if self.has_refused and what.startswith("StreamsGroupHeartbeat: timer initial"):
             return Known.LEFT_BEHIND
         if self.has_refused and what == "advance: how many appends are refused" and here == kafka + 1:
             return Known.LEFT_BEHIND

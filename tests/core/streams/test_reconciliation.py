@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,33 @@ def test_a_warm_up_task_needs_a_process_without_the_task() -> None:
     assert state_with(Processes(active={ONE: "q"}, standby={ONE: "q"}, warmup={ONE: "q"})) is TaskState.STABLE
     for taken in (Processes(active={ONE: "p"}), Processes(standby={ONE: "p"}), Processes(warmup={ONE: "p"})):
         assert state_with(taken) is TaskState.UNRELEASED_TASKS
+
+
+ROLES = {
+    None: NO_TASKS,
+    "active": HeldTasks({ONE: 2}),
+    "standby": HeldTasks(standby=frozenset({ONE})),
+    "warmup": HeldTasks(warmup=frozenset({ONE})),
+}
+
+
+def test_a_task_changes_its_role_within_a_member() -> None:
+    """A member that owns a task no more gets it in any other role at once, even if its process alone has it."""
+    for (had, assigned), (wanted, target) in product(ROLES.items(), repeat=2):
+        result = reconcile(
+            TaskAssignment(2, 1, TaskState.STABLE, assigned),
+            process_id="p",
+            target_epoch=3,
+            target=target,
+            owned=NO_TASKS,
+            processes=Processes(**({} if had is None else {had: {ONE: "p"}})),
+        )
+        # Only a warm-up task waits for the release of the active task.
+        is_waiting = (had, wanted) == ("active", "warmup")
+        assert isinstance(result, TaskAssignment)
+        assert result.assigned.active.keys() == target.active.keys()
+        assert (result.assigned.standby, result.assigned.warmup) == (
+            target.standby,
+            frozenset() if is_waiting else target.warmup,
+        )
+        assert result.state is (TaskState.UNRELEASED_TASKS if is_waiting else TaskState.STABLE)

@@ -34,7 +34,7 @@ class Kip848Types(NamedTuple):
         group_type: Kafka's name of the type.
         group: the group's record, with its epoch.
         others: the group's other records.
-        first_epoch: of a group and its target assignment without records (Kafka 4.4).
+        first_epoch: of a group and its target assignment without records (Kafka 4.3).
         stable, unrevoked: numbers of the member states Stable, and with pending revocations.
         states: numbers and names of all member states.
     """
