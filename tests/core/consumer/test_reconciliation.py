@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
-
-import pytest
 
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, reconcile
 from groupcoord.errors import ErrorCode
 
 from .recorded import Record, records
-
-Numbers = dict[UUID, list[int]]
-
-A, B, C = (UUID(int=number) for number in (1, 2, 3))
-
-
-# ---------------------------------------------------------------- what Kafka's class answered
 
 
 def id_of(name: str) -> UUID:
@@ -70,38 +60,3 @@ def test_members_move_as_in_kafka() -> None:
 
     assert len(records("reconciliation")) == 1918
     assert not different
-
-
-# ---------------------------------------------------------------- single steps
-
-
-def step(current: MemberAssignment, **changes: Any) -> MemberAssignment | ErrorCode:
-    """Reconcile a member that subscribes to all topics, towards epoch 3, where all partitions are free."""
-    arguments: dict[str, Any] = {
-        "target_epoch": 3,
-        "target": {},
-        "subscribed": {A, B, C},
-        "subscribes_to_nothing": False,
-        "has_subscription_changed": False,
-        "owned": None,
-        "owner_epochs": {},
-    }
-    return reconcile(current, **(arguments | changes))
-
-
-def test_what_a_member_gives_up_it_may_get_back() -> None:
-    """A partition that it was to give up counts as free for itself, and is its own with the new epoch (KAFKA-16147)."""
-    revoking = MemberAssignment(2, 2, MemberState.UNREVOKED_PARTITIONS, {A: {0: 1}}, {A: {1: 2}})
-
-    found = step(revoking, target={A: (0, 1)}, owned={A: [0]}, owner_epochs={(A, 0): 1, (A, 1): 2})
-
-    assert found == MemberAssignment(3, 2, MemberState.STABLE, {A: {0: 1, 1: 3}}, {})
-
-
-@pytest.mark.parametrize("owned", [None, {A: [0]}, {A: []}])
-def test_a_member_in_a_state_of_a_newer_broker_starts_over(owned: Numbers | None) -> None:
-    """Unless it says that it owns nothing, it is fenced; then it goes on at the target's epoch."""
-    unknown = MemberAssignment(2, 1, MemberState.of(3), {A: {0: 1}}, {})
-
-    assert step(unknown, target={A: (0,)}, owned=owned) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert step(unknown, target={B: (0,)}, owned={}) == MemberAssignment(3, 2, MemberState.STABLE, {B: {0: 3}}, {})

@@ -219,27 +219,6 @@ def subscriber(member_id: str, *names: str, regex: str = "") -> ConsumerGroupMem
 
 @pytest.mark.parametrize(
     ("topics", "seen"),
-    [
-        ((), SubscriptionType.HOMOGENEOUS),
-        (("orders",), SubscriptionType.HOMOGENEOUS),
-        (("orders", "payments"), SubscriptionType.HETEROGENEOUS),
-    ],
-)
-def test_what_kafka_sees_of_subscriptions_when_the_last_with_an_expression_leaves(
-    topics: tuple[str, ...], seen: SubscriptionType
-) -> None:
-    """It looks when the member goes, and the topics of the expression only go after that; then at the next change."""
-    named, expressed = subscriber("a", "orders"), subscriber("b", regex="o.*")
-    resolved = ConsumerGroupRegularExpressionRecord(GROUP, "o.*", topics, 1, 0)
-    gone = [GroupTombstone(GROUP, record.key) for record in (expressed, resolved)]
-    state = applied([named, expressed, resolved, *gone])
-    assert (state.last_seen_subscriptions(), state.subscription_type()) == (seen, SubscriptionType.HOMOGENEOUS)
-    state.apply(subscriber("a", "payments"))
-    assert state.last_seen_subscriptions() is SubscriptionType.HOMOGENEOUS
-
-
-@pytest.mark.parametrize(
-    ("topics", "seen"),
     [(("payments",), SubscriptionType.HOMOGENEOUS), (("orders", "payments"), SubscriptionType.HETEROGENEOUS)],
 )
 def test_what_kafka_sees_of_subscriptions_when_another_expression_stays(

@@ -17,7 +17,6 @@ from groupcoord.core.groups.consumer.assignors import (
     Assignor,
     GroupAssignment,
     GroupSpec,
-    PartitionAssignorError,
     Partitions,
     RangeAssignor,
     SubscriptionType,
@@ -114,19 +113,6 @@ def targets_of(assignor: Assignor, members: dict[str, Member], **changes: Any) -
         "topics": TOPICS,
     }
     return changed_targets(assignor, members, **(arguments | changes))
-
-
-def test_an_assignor_that_finds_nothing_changes_nothing() -> None:
-    """Its error is the caller's to answer."""
-
-    class Refusing:
-        name = "refusing"
-
-        def assign(self, group: GroupSpec) -> GroupAssignment:
-            raise PartitionAssignorError("no")
-
-    with pytest.raises(PartitionAssignorError, match="no"):
-        targets_of(Refusing(), {"a": Member()})
 
 
 def test_an_assignor_sees_the_whole_group() -> None:
