@@ -147,7 +147,7 @@ class PostgresSlotLog(ConnectedSlotLog):
     async def purge(self, partition: int, before_slot: int) -> None:
         """Delete rows."""
         await self._ask(
-            f"DELETE FROM {self._slots} WHERE log_partition = %(partition)s AND slot < %(before)s RETURNING slot",
+            f"DELETE FROM {self._slots} WHERE log_partition = %(partition)s AND slot < %(before)s",
             partition=partition,
             before=before_slot,
         )
@@ -157,7 +157,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         await self._ask_in_turn(
             self._beat_turns,
             f"INSERT INTO {self._nodes} VALUES (%(node)s, clock_timestamp(), %(content)s) ON CONFLICT (node_id) "
-            "DO UPDATE SET said_at = excluded.said_at, content = excluded.content RETURNING node_id",
+            "DO UPDATE SET said_at = excluded.said_at, content = excluded.content",
             node=node_id,
             content=content,
         )

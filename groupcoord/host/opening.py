@@ -107,9 +107,8 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
     """
     if data_dir is None:
         return MemoryLogStore()
-    from groupcoord.storage.compaction.compactable_logs import CompactionSettings
     from groupcoord.storage.errors import LogDirectoryError
-    from groupcoord.storage.stores.segments import SegmentLogStore
+    from groupcoord.storage.stores.segments import CompactionSettings, SegmentLogStore
 
     # Before the lock, so that the refused directory stays as it is.
     if (data_dir / WORKERS_FOLDER).is_dir():

@@ -14,7 +14,6 @@ import pytest
 from groupcoord import Config, ErrorCode
 from groupcoord.cli.serve import _open_store
 from groupcoord.conformance.launched import FreePorts
-from groupcoord.storage.compaction.compactable_logs import CompactionSettings
 from groupcoord.storage.stores import segments
 from tests.broker.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
 from tests.command import run_command
@@ -268,5 +267,5 @@ def test_settings_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "batch_bytes_max": 1002,
         "flush_interval_messages": 1003,
         "flush_interval_ms": 1004,
-        "compaction": CompactionSettings(0.25, 1005, 1006, 1007),
+        "compaction": segments.CompactionSettings(0.25, 1005, 1006, 1007),
     }

@@ -12,8 +12,7 @@ import pytest
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, Ticket
 from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.messages import DescribeGroups, GroupToFetch, ListGroups, OffsetFetch
-from groupcoord.storage.compaction.compactable_logs import CompactionSettings
-from groupcoord.storage.stores.segments import SegmentLogStore
+from groupcoord.storage.stores.segments import CompactionSettings, SegmentLogStore
 
 LOGS = Path(__file__).with_name("broker_logs")
 TRUTH: dict[str, Any] = json.loads((LOGS / "truth.json").read_text("utf-8"))

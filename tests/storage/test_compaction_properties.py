@@ -24,9 +24,8 @@ from groupcoord.core.log.hard_state import HardState
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import CompleteTransaction, OffsetCommit, TxnOffsetCommit
 from groupcoord.storage.compaction import compactable_logs
-from groupcoord.storage.compaction.compactable_logs import CompactionSettings
 from groupcoord.storage.files import segment_path, sync_path
-from groupcoord.storage.stores.segments import SegmentLogStore
+from groupcoord.storage.stores.segments import CompactionSettings, SegmentLogStore
 from groupcoord.testing.machine.consumers import PARTITIONS
 from groupcoord.testing.machine.state_machine import PRODUCERS
 from groupcoord.testing.machine.world import LOG_PARTITIONS

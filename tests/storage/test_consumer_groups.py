@@ -13,8 +13,7 @@ from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.laws import check_bytes, check_hard_state_is_the_log, check_snapshot_rebuilds
 from groupcoord.messages import ConsumerGroupDescribe, ListGroups
-from groupcoord.storage.compaction.compactable_logs import CompactionSettings
-from groupcoord.storage.stores.segments import SegmentLogStore
+from groupcoord.storage.stores.segments import CompactionSettings, SegmentLogStore
 from tests.records.broker_segment import segment_bytes
 
 LATER_MS = 1_800_000_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -100,12 +101,6 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [offset for offset, _ in found] == list(range(101))
 
 
-def test_records_are_those_of_read(tmp_path: Path) -> None:
-    """A log without anything to leave out reads the same both ways."""
-    records = [*(plain(number, number) for number in range(20)), GroupTombstone("g")]
-    assert loaded(tmp_path, records) == list(enumerate(records))
-
-
 def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
     other_topic, other_time, other_group = plain(9, 3), plain(9, 4), plain(9, 5)
     other_topic.topic, other_time.commit_timestamp_ms, other_group.group_id = "u", 6, "h"
@@ -128,52 +123,45 @@ def test_the_last_record_of_a_consumer_group_stays(tmp_path: Path) -> None:
     assert found == [(1, target), (2, epochs[1]), (3, plain(0, 1)), (6, epochs[4])]
 
 
-@pytest.mark.parametrize("seed", seeds(10))
-def test_any_lives_of_consumer_groups_load_to_the_same_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """Groups that come and go, their members' tombstones and commits between them: a load makes of it what is there."""
-    monkeypatch.setattr(segment_files, "RUN_KEYS_MAX", 4)
-    source = random.Random(seed)
-    with SegmentLogStore(tmp_path, segment_bytes=2_000) as store:
-        for number in range(120):
-            group_id, member_id = source.choice("gh"), source.choice("ab")
-            records: list[Record] = [
-                ConsumerGroupMetadataRecord(group_id, number),
-                ConsumerGroupCurrentMemberAssignmentRecord(group_id, member_id, number, number - 1, 0),
-                GroupTombstone(group_id, ConsumerGroupMetadataRecord.key),
-                GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),
-                plain(0, number),
-            ]
-            append(store, *source.choices(records, weights=[3, 3, 2, 2, 1], k=source.randint(1, 3)))
-        states = []
-        for found in (store.read(3), store.read_last(3)):
-            states.append(HardState())
-            for entry in found:
-                states[-1].apply(entry.record, entry.offset)
-    assert states[0].facts() == states[1].facts()
+def step_of_groups(source: random.Random, number: int) -> list[Record]:
+    group_id, member_id = source.choice("gh"), source.choice("ab")
+    records: list[Record] = [
+        ConsumerGroupMetadataRecord(group_id, number),
+        ConsumerGroupCurrentMemberAssignmentRecord(group_id, member_id, number, number - 1, 0),
+        GroupTombstone(group_id, ConsumerGroupMetadataRecord.key),
+        GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),
+        plain(0, number),
+    ]
+    return source.choices(records, weights=[3, 3, 2, 2, 1], k=source.randint(1, 3))
+
+
+def step_of_commits(source: random.Random, number: int) -> list[Record]:
+    if source.random() < 0.1:
+        return [
+            source.choice([OffsetTombstone("g", "t", 1), OffsetCommitRecord("g", "t", 2, 9, 1, "metadata", 5)]),
+        ]
+    first, metadata = source.choice([0, 1, 10 * number]), source.choice(["", "m", "größe"])
+    return [plain(first + place, number, metadata=metadata) for place in range(source.randint(1, 9))]
 
 
 @pytest.mark.parametrize("keys_max", [1, 4, 50_000])
+@pytest.mark.parametrize("step", [step_of_groups, step_of_commits])
 @pytest.mark.parametrize("seed", seeds(10))
 def test_any_mixture_loads_to_the_same_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys_max: int, seed: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keys_max: int,
+    step: Callable[[random.Random, int], list[Record]],
+    seed: int,
 ) -> None:
-    """Whether few or many keys are new, and however runs end, a load makes of a log what its records make."""
+    """A load makes of a log what its records make, whether few or many keys are new, and however runs end."""
     monkeypatch.setattr(segment_files, "RUN_KEYS_MAX", keys_max)
     source = random.Random(seed)
-    others: list[Record] = [OffsetTombstone("g", "t", 1), OffsetCommitRecord("g", "t", 2, 9, 1, "metadata", 5)]
     with SegmentLogStore(tmp_path, segment_bytes=2_000) as store:
         for number in range(120):
-            if source.random() < 0.1:
-                append(store, source.choice(others))
-            else:
-                first = source.choice([0, 1, 10 * number])
-                metadata = source.choice(["", "m", "größe"])
-                append(store, *(plain(first + p, number, metadata=metadata) for p in range(source.randint(1, 9))))
-        states = []
-        for records in (store.read(3), store.read_last(3)):
-            states.append(HardState())
-            for found in records:
-                states[-1].apply(found.record, found.offset)
+            append(store, *step(source, number))
+        states = [HardState(), HardState()]
+        for state, found in zip(states, (store.read(3), store.read_last(3)), strict=True):
+            for entry in found:
+                state.apply(entry.record, entry.offset)
     assert states[0].facts() == states[1].facts()

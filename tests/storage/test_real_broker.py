@@ -30,8 +30,7 @@ from groupcoord.messages import (
     TopicToDelete,
     TxnOffsetCommit,
 )
-from groupcoord.storage.compaction.compactable_logs import CompactionSettings
-from groupcoord.storage.stores.segments import SegmentLogStore
+from groupcoord.storage.stores.segments import CompactionSettings, SegmentLogStore
 from tests.storage.real_broker import ask, format_directory, java, needs_kafka, running, wait_for_groups
 
 LOG_PARTITIONS = 3

@@ -17,7 +17,6 @@ from groupcoord.core.log.records import (
 )
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
-    AppendOutcomeUnknownError,
     ClosableStore,
     CompactingStore,
     CondensingStore,
@@ -192,25 +191,6 @@ def test_short_write_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert [record for _, record in read(store)] == [commit(0), commit(2)]
 
 
-def test_append_that_can_not_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If cutting fails as well the outcome is unknown, and the partition is read anew before it is used again."""
-
-    def fail(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with SegmentLogStore(tmp_path) as store:
-        append(store, commit(0))
-        write = os.write
-        monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:50]))
-        monkeypatch.setattr(os, "ftruncate", fail)
-        with pytest.raises(AppendOutcomeUnknownError) as raised:
-            append(store, commit(1))
-        monkeypatch.undo()
-        assert raised.value.outcome_unknown
-        assert [record for _, record in read(store)] == [commit(0)]
-        assert append(store, commit(2)) == 1
-
-
 def test_a_new_partition_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What can't be begun leaves no half-written file behind, and begins once there is room."""
 
@@ -291,15 +271,6 @@ def test_only_flush_and_close_flush_by_default(tmp_path: Path, synced: list[str]
     assert synced == ["002.log", "003.log"]
 
 
-@pytest.mark.parametrize(("interval", "expected"), [(1, 6), (2, 6), (3, 3), (5, 2)])
-def test_flush_by_messages(tmp_path: Path, synced: list[str], interval: int, expected: int) -> None:
-    """A partition is fsynced once that many of its records are unflushed; 1 is every append."""
-    with SegmentLogStore(tmp_path, flush_interval_messages=interval) as store:
-        for _ in range(6):
-            append(store, commit(0), commit(1))
-        assert len(synced) == expected
-
-
 def test_flush_by_time(tmp_path: Path, synced: list[str]) -> None:
     """flush_due() fsyncs what is old enough and says when the next one is due; each partition counts for itself."""
     with SegmentLogStore(tmp_path, flush_interval_ms=100) as store:
@@ -323,24 +294,6 @@ def test_old_segment_is_flushed_when_rolling(tmp_path: Path, synced: list[str]) 
         for offset in range(3):
             append(store, commit(offset))
         assert synced == ["000.log", "001.log"]
-
-
-def test_failed_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a failed fsync nobody knows what is durable: outcome unknown, and the partition is read anew."""
-
-    def fail(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with SegmentLogStore(tmp_path) as plain:
-        append(plain, commit(0))
-    with SegmentLogStore(tmp_path, flush_interval_messages=1) as store:
-        append(store, commit(1))
-        monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(AppendOutcomeUnknownError):
-            append(store, commit(2))
-        monkeypatch.undo()
-        assert [record for _, record in read(store)] == [commit(0), commit(1), commit(2)]
-        assert append(store, commit(3)) == 3
 
 
 # ---------------------------------------------------------------- the directory

@@ -14,8 +14,7 @@ from attrs import evolve
 from groupcoord import LogRecord, MemoryLogStore
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import LogStoreError, RecordTooLargeError
-from groupcoord.storage.compaction.compactable_logs import CompactionSettings
-from groupcoord.storage.stores.segments import SegmentLogStore
+from groupcoord.storage.stores.segments import CompactionSettings, SegmentLogStore
 from groupcoord.testing.contracts.faulty_store import Answer
 from groupcoord.testing.contracts.logs_and_clocks import check_log_store
 from tests.samples import portion, sampled, seeds

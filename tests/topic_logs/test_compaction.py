@@ -5,8 +5,10 @@ What Kafka does with the same logs is in ``test_compaction_beside_kafka.py``.
 
 from __future__ import annotations
 
+import errno
 import gc
 import gzip
+import io
 import random
 from contextlib import suppress
 from itertools import pairwise
@@ -18,8 +20,10 @@ from attrs import evolve
 from crc32c import crc32c
 
 from groupcoord.core.log.records import TransactionMarker
-from groupcoord.records.batches import Batch, encode_batch, iter_batches
+from groupcoord.records.batches import Batch, Buffer, delete_horizon_ms, encode_batch, iter_batches
 from groupcoord.records.compression import Compression
+from groupcoord.storage.compaction import compactable_logs
+from groupcoord.storage.compaction.cleaner import RETRY_MS
 from groupcoord.storage.log.batches import read_produced
 from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.storage.log.settings import TopicLogSettings
@@ -42,6 +46,15 @@ class Found(NamedTuple):
     timestamp_ms: int
     key: bytes
     value: bytes | None
+
+
+class SmallFile(io.BytesIO):
+    """A file on a disk that has room for 50 bytes."""
+
+    def write(self, data: Buffer) -> int:
+        if self.tell() + len(memoryview(data)) > 50:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
 
 
 class CompactedLog:
@@ -168,6 +181,7 @@ def check_reads(world: CompactedLog) -> None:
 def test_the_last_value_of_each_key_stays(world: CompactedLog, seed: int) -> None:
     """However the passes fall between the writes: whoever reads from the start sees the same state as without them."""
     chance = random.Random(seed)
+    world.settings = evolve(SETTINGS, dedupe_buffer_bytes=chance.choice([300, 10**6]))
     for _ in range(4):
         write_some(world, chance, 40)
         for _ in range(chance.randrange(60)):
@@ -183,6 +197,22 @@ def test_the_last_value_of_each_key_stays(world: CompactedLog, seed: int) -> Non
     check_reads(world)
 
 
+@pytest.mark.parametrize(
+    ("times_ms", "is_left"), [((0,), True), ((0, 999), True), ((0, 1_000), False), ((5_000, 5_999), True)]
+)
+def test_tombstones_stay_for_their_retention(world: CompactedLog, times_ms: tuple[int, ...], is_left: bool) -> None:
+    """The first pass sets the delete horizon of a tombstone, and a pass after that time drops it (KIP-534)."""
+    world.settings = evolve(SETTINGS, delete_retention_ms=1_000)
+    world.put((b"k", b"v"))
+    world.put((b"k", None))
+    for time_ms in times_ms:
+        for _ in range(4):
+            world.put((b"other", b"x" * 300))
+        world.compact(NOW_MS + time_ms)
+    assert (Found(1, NOW_MS, b"k", None) in world.left()) == is_left
+    assert (delete_horizon_ms(world.batches()[0]) == NOW_MS + times_ms[0] + 1_000) == is_left
+
+
 def test_memory_is_given_back(tmp_path: Path) -> None:
     """A log in memory takes less when it was compacted, and small segments become one; producers may write again."""
     world = CompactedLog(None)
@@ -195,7 +225,7 @@ def test_memory_is_given_back(tmp_path: Path) -> None:
 
 
 def test_only_what_its_settings_want_is_compacted(world: CompactedLog) -> None:
-    """Neither below the dirty ratio, nor young records; but old ones whatever the ratio."""
+    """Nothing below the dirty ratio, and no young records."""
     for number in range(100):
         world.put((b"k", b"x" * 50), at_ms=NOW_MS + number * 1_000)
     world.settings = evolve(SETTINGS, min_cleanable_ratio=1.0)
@@ -205,9 +235,28 @@ def test_only_what_its_settings_want_is_compacted(world: CompactedLog) -> None:
     young = [record for record in world.left() if record.timestamp_ms > NOW_MS + 50_000]
     assert len(young) == 49
     assert len(world.left()) < 60
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_overdue_records_are_compacted_whatever_the_ratio(world: CompactedLog, is_reopened: bool) -> None:
+    """``max.compaction.lag.ms`` counts from the largest timestamp of the first batch of a dirty segment."""
     world.settings = evolve(SETTINGS, min_cleanable_ratio=1.0, max_compaction_lag_ms=1_000)
-    world.compact(NOW_MS + 100_000)
-    assert len(world.left()) < 15
+    # Two batches fit into a segment.
+    for number in range(6):
+        world.put((b"k", b"x" * 200), (b"k", b"y"), at_ms=NOW_MS + (100, 7, 400, 300, 400, 300)[number])
+    if is_reopened and world.disk is not None:
+        world.disk.restart()
+    world.compact(NOW_MS + 1_100)
+    assert len(world.left()) == 12
+    world.compact(NOW_MS + 1_101)
+    assert [record.offset for record in world.left()] == [7, 8, 9, 10, 11]
+
+
+def test_records_without_a_timestamp_are_never_overdue(world: CompactedLog) -> None:
+    world.settings = evolve(SETTINGS, min_cleanable_ratio=1.0, max_compaction_lag_ms=1_000)
+    for _ in range(6):
+        world.put((b"k", b"x" * 200), at_ms=-1)
+    assert not world.compact_some(NOW_MS + 1_000_000)
 
 
 def test_old_records_of_a_compacted_topic_roll_the_segment(world: CompactedLog) -> None:
@@ -399,15 +448,77 @@ def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     check_reads(world)
 
 
-@pytest.mark.parametrize("lag_ms", [0, 1])
-def test_a_log_that_cant_be_read_is_left_alone(tmp_path: Path, lag_ms: int) -> None:
-    """Compaction of the others goes on, and so does writing."""
+def append_segment(world: CompactedLog, partition_index: int) -> None:
+    data = encode_batch(0, [(b"k", b"v", NOW_MS)], leader_epoch=-1, base_sequence=-1)
+    settings = evolve(SETTINGS, segment_bytes=len(data))
+    world.logs.log(TOPIC, partition_index).append(read_produced(data), settings, NOW_MS)
+
+
+@pytest.fixture
+def two_logs(tmp_path: Path) -> CompactedLog:
+    """Two partitions on disk with six segments each."""
+    world = CompactedLog(tmp_path)
+    for _ in range(6):
+        for index in range(2):
+            append_segment(world, index)
+    return world
+
+
+def segment_counts(world: CompactedLog) -> list[int]:
+    return [len(world.logs.log(TOPIC, index).segments) for index in range(2)]
+
+
+@pytest.mark.parametrize("has_wrong_crc", [True, False])
+def test_a_corrupt_log_waits_for_its_next_segment(
+    two_logs: CompactedLog, caplog: pytest.LogCaptureFixture, has_wrong_crc: bool
+) -> None:
+    """It is reported once and other logs are compacted; after its next segment compaction tries again."""
+    assert two_logs.disk is not None
+    path = two_logs.disk.folder() / f"{1:020}.log"
+    intact = path.read_bytes()
+    # No CRC covers the base offset, which would make an old record the last one of its key.
+    path.write_bytes(intact[:-1] + b"?" if has_wrong_crc else (1_000).to_bytes(8, "big") + intact[8:])
+    two_logs.compact()
+    two_logs.compact(NOW_MS + 2 * RETRY_MS)
+    assert segment_counts(two_logs) == [6, 2]
+    assert caplog.text.count("orders-0 can't be compacted") == 1
+    path.write_bytes(intact)
+    append_segment(two_logs, 0)
+    two_logs.compact()
+    assert segment_counts(two_logs) == [2, 2]
+
+
+def test_a_disk_error_is_retried_after_a_while(
+    two_logs: CompactedLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room for the rewritten segment nothing changes, other logs are compacted, and appends go on."""
+    assert two_logs.disk is not None
+    opened = open
+
+    def full(path: Path, mode: str) -> object:
+        return SmallFile(path.touch() or b"") if "orders-0" in str(path) else opened(path, mode)
+
+    before = {path: path.read_bytes() for path in two_logs.disk.folder().glob("*.log")}
+    monkeypatch.setattr(compactable_logs, "open", full, raising=False)
+    two_logs.compact()
+    assert "orders-0 can't be compacted: [Errno 28] No space left on device" in caplog.text
+    assert {path: path.read_bytes() for path in two_logs.disk.folder().glob("*.log*")} == before
+    assert segment_counts(two_logs) == [6, 2]
+    monkeypatch.undo()
+    append_segment(two_logs, 0)
+    two_logs.compact(NOW_MS + RETRY_MS - 1)
+    assert segment_counts(two_logs) == [7, 2]
+    two_logs.compact(NOW_MS + RETRY_MS)
+    assert segment_counts(two_logs) == [2, 2]
+
+
+def test_a_log_without_readable_timestamps_is_left_alone(tmp_path: Path) -> None:
     world = CompactedLog(tmp_path)
     for _ in range(40):
         world.put((b"k", b"x" * 100))
     assert world.disk is not None
     world.disk.restart()
-    world.settings = evolve(SETTINGS, min_compaction_lag_ms=lag_ms)
+    world.settings = evolve(SETTINGS, min_compaction_lag_ms=1)
     assert world.log.end_offset == 40
     for suffix in ("log", "timeindex"):
         (world.disk.folder() / f"{0:020d}.{suffix}").unlink()

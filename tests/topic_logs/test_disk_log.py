@@ -233,21 +233,6 @@ def test_the_indexes_of_the_last_segment_are_there_after_a_kill(tmp_path: Path) 
     assert not any(path.stat().st_size for path in disk.folder().glob("*index"))
 
 
-@pytest.mark.parametrize("cut", [1, 7, 40, 61, 90])
-def test_a_torn_tail_is_cut(tmp_path: Path, cut: int) -> None:
-    """A kill in the middle of a write leaves what was written before, and the log goes on from there."""
-    writer = Writer(Disk(tmp_path), 4)
-    writer.write(80)
-    torn = bytes(produced(b"x" * 100).data)[:cut]
-    newest = max(writer.disk.folder().glob("*.log"))
-    with newest.open("ab") as file:
-        file.write(torn)
-    writer.disk.kill()
-    writer.compare()
-    writer.write(30)
-    writer.compare()
-
-
 def test_a_repetition_is_known_after_a_restart(tmp_path: Path) -> None:
     """The last five batches of a producer, whichever way the process ended, and whatever segments they are in."""
     disk = Disk(tmp_path)
@@ -312,6 +297,32 @@ def test_a_lost_file_fails_the_log_until_it_is_back(tmp_path: Path) -> None:
     log = disk.log()
     assert log.append(produced(b"e"), SMALL, NOW_MS).base_offset == log.end_offset - 1
     assert any("is used again" in line for line in disk.lines)
+
+
+def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``pread`` may return any part of the requested bytes."""
+    writer = Writer(Disk(tmp_path), 8)
+    writer.write(60)
+    pread = os.pread
+    monkeypatch.setattr("os.pread", lambda fd, size, at: pread(fd, min(size, BATCH_HEADER_BYTES - 1), at))
+    writer.compare()
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+def test_a_read_of_a_truncated_file_fails_the_log(tmp_path: Path, offset: int) -> None:
+    """A batch that lacks its end or its header is not taken for one; what is left can be read after a new start."""
+    disk = Disk(tmp_path)
+    log, batch = disk.log(), produced(b"x" * 100)
+    for _ in range(3):
+        log.append(batch, SMALL, NOW_MS)
+    (segment,) = disk.folder().glob("*.log")
+    os.truncate(segment, 2 * len(batch.data) + 9 if offset else len(batch.data) - 1)
+    with pytest.raises(FailedLogError, match="it was truncated"):
+        log.read(offset, 3, 1, takes_first=True)
+    with pytest.raises(FailedLogError, match="all below 3 was acknowledged"):
+        disk.log()
+    disk.kill()
+    assert disk.log().end_offset == offset
 
 
 @pytest.mark.parametrize("size_bytes", [1, COPIED_BYTES])

@@ -30,26 +30,6 @@ Work = Generator[int, None, None]
 """Yields the number of batches and records handled since the last time, or 0 while it waits."""
 
 
-class CompactionSettings(NamedTuple):
-    """When to compact a log and what may be dropped.
-
-    Attributes:
-        min_cleanable_ratio: dirty part of a log above which it is compacted (``min.cleanable.dirty.ratio``).
-        delete_retention_ms: how long tombstones and markers stay after they were first compacted
-            (``delete.retention.ms``).
-        min_compaction_lag_ms: younger records are not compacted (``min.compaction.lag.ms``).
-        dedupe_buffer_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
-        segment_bytes: the largest segment that small ones are merged into. A log in files uses its own
-            ``segment.bytes``.
-    """
-
-    min_cleanable_ratio: float = 0.5
-    delete_retention_ms: int = 86_400_000
-    min_compaction_lag_ms: int = 0
-    dedupe_buffer_bytes: int = 134_217_728
-    segment_bytes: int = 104_857_600
-
-
 class Extent(NamedTuple):
     """Base offset and size of a segment."""
 
@@ -124,21 +104,16 @@ class CompactableLog(ABC):
 
     Attributes:
         settings: when to compact and what may be dropped.
+        segment_bytes: the largest segment that small ones are merged into.
         is_given_up: True if segments or the log were deleted meanwhile: the pass must end.
     """
 
     def __init__(
         self, log: PartitionLog, settings: TopicLogSettings, segment_bytes: int, *, keeps_sequences: bool
     ) -> None:
-        self.settings = CompactionSettings(
-            settings.min_cleanable_ratio,
-            settings.delete_retention_ms,
-            settings.min_compaction_lag_ms,
-            settings.dedupe_buffer_bytes,
-            segment_bytes,
-        )
+        self.settings = settings
+        self.segment_bytes = segment_bytes
         self.is_given_up = False
-        self._max_lag_ms = settings.max_compaction_lag_ms
         self._keeps_sequences = keeps_sequences
         self._log = log
         self._rewrite: Rewrite | None = None
@@ -181,11 +156,12 @@ class CompactableLog(ABC):
 
     def _is_overdue(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> bool:
         # Avoids reading files of logs without this bound, which is the default.
-        if self._max_lag_ms == INT64_MAX:
+        lag_ms = self.settings.max_compaction_lag_ms
+        if lag_ms == INT64_MAX:
             return False
         dirty = [group[0] for group in groups[:-1] if group[-1].next_offset > first_dirty]
         with contextlib.suppress(FailedLogError):  # then it is not compacted either
-            return any(0 < segment.first_batch_ms() < now_ms - self._max_lag_ms for segment in dirty)
+            return any(0 < segment.first_batch_ms() < now_ms - lag_ms for segment in dirty)
         return False
 
     # ------------------------------------------------------------ what

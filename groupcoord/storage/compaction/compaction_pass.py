@@ -31,7 +31,7 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.codec import decode_control
 from groupcoord.records.compression import DecompressionError
-from groupcoord.storage.compaction.compactable_logs import CompactableLog, CompactionSettings, Work
+from groupcoord.storage.compaction.compactable_logs import CompactableLog, Work
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.producers import LastRecord
@@ -100,7 +100,7 @@ class CompactionPass:
 
     def __init__(self, log: CompactableLog, first_dirty: int, now_ms: int) -> None:
         self._log = log
-        self._settings: CompactionSettings = log.settings
+        self._settings = log.settings
         self._now_ms = now_ms
         self._last_offsets: dict[bytes, int] = {}
         self._end = first_dirty  # end of the range whose last offsets are known
@@ -183,7 +183,7 @@ class CompactionPass:
             if base >= end:
                 break
             # Indexes hold 32-bit relative offsets, so a merged segment must not span more.
-            if group and (size_bytes + size > self._settings.segment_bytes or following - group[0] > OFFSET_RANGE_MAX):
+            if group and (size_bytes + size > self._log.segment_bytes or following - group[0] > OFFSET_RANGE_MAX):
                 yield group
                 group, size_bytes = [], 0
             group.append(base)

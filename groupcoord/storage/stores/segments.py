@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import error as StructError  # noqa: N812
 from types import TracebackType
+from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.config.settings import INT64_MAX
@@ -31,7 +32,7 @@ from groupcoord.log_store import (
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch
 from groupcoord.storage.compaction.cleaner import Cleaner, CleanerCheckpoint, Logs
-from groupcoord.storage.compaction.compactable_logs import CompactionSettings, InterruptedSwapError, compactable
+from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError, compactable
 from groupcoord.storage.data_directory import DirectoryLock
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.files import OpenFiles, find_topic_id, list_partitions, partition_folder, read_topic_id
@@ -46,6 +47,25 @@ COMPACTION_BUDGET = 500
 CHECKED_AT_ONCE = 10
 DESCRIPTORS_MAX = 1_024
 """Most files that are open at a time; each append and each read uses one."""
+
+
+class CompactionSettings(NamedTuple):
+    """When to compact a log partition and what may be dropped.
+
+    Attributes:
+        min_cleanable_ratio: dirty part of a log above which it is compacted (``min.cleanable.dirty.ratio``).
+        delete_retention_ms: how long tombstones and markers stay after they were first compacted
+            (``delete.retention.ms``).
+        min_compaction_lag_ms: younger records are not compacted (``min.compaction.lag.ms``).
+        dedupe_buffer_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
+    """
+
+    min_cleanable_ratio: float = 0.5
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    dedupe_buffer_bytes: int = 134_217_728
+
+
 DEFAULT_COMPACTION = CompactionSettings()
 
 
@@ -95,10 +115,7 @@ class SegmentLogStore:
             segment_ms=NEVER,
             flush_messages=flush_interval_messages,
             flush_ms=flush_interval_ms,
-            min_cleanable_ratio=compaction.min_cleanable_ratio,
-            delete_retention_ms=compaction.delete_retention_ms,
-            min_compaction_lag_ms=compaction.min_compaction_lag_ms,
-            dedupe_buffer_bytes=compaction.dedupe_buffer_bytes,
+            **compaction._asdict(),
         )
         self._first_epoch = NOTHING_ACKNOWLEDGED._replace(leader_epoch=leader_epoch)
         self._logs: dict[int, SegmentLog] = {}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from groupcoord import ErrorCode, GroupCoordinator, LogRecord, PartitionStatus, Ticket
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.coordinator.threads import ThreadSafeCoordinator
 from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, Record
 from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, RecordTooLargeError
-from groupcoord.storage.stores import BatchingLogStore, SqliteLogStore
+from groupcoord.storage.stores import BatchingLogStore, SqliteLogStore, sql
 from groupcoord.storage.stores.sql import COMPACTED_RECORDS_MIN
 from tests.aio.requests import CONFIG, commit, committed, fetch
 
@@ -197,3 +200,45 @@ def test_portions_of_compaction(open_log: OpenLog) -> None:
         pass
     assert [record.offset for record in store.read(0)] == list(range(2_000 + number - 10, 2_000 + number))
     store.close()
+
+
+def test_new_records_are_counted_until_they_are_compacted(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction begins with enough new records, and if they are more than ``min_cleanable_ratio`` of all."""
+    monkeypatch.setattr(sql, "COMPACTED_RECORDS_MIN", 4)
+    store = open_log()
+    tickets = (Ticket(0, number) for number in itertools.count())
+
+    def counts_after(*partitions: int) -> list[int]:
+        """Append a commit of each partition; return the numbers of records after a compaction that follows each."""
+        counts = []
+        for index in partitions:
+            store.append(0, next(tickets), records(OffsetCommitRecord("g", "t", index, 1)))
+            while store.compact_some(0):
+                pass
+            counts.append(len(list(store.read_from(0, 0))))
+        return counts
+
+    assert counts_after(0, 0, 0, 1) == [1, 2, 3, 2]
+    assert counts_after(0, 1, 2, 3) == [3, 4, 5, 4]
+    assert counts_after(4, 5, 0, 1, 2) == [5, 6, 7, 8, 6]
+    assert counts_after(3, 0, 6, 7, 0, 0, 0) == [7, 8, 9, 10, 11, 12, 8]
+    store.close()
+    store = open_log()
+    assert counts_after(0) == [9]
+    list(store.read(0))  # earlier records count once they are read
+    assert counts_after(0) == [8]
+    store.close()
+
+
+def test_compaction_that_fails_waits_for_new_records(
+    open_log: OpenLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sql, "COMPACTED_RECORDS_MIN", 2)
+    store = open_log()
+    store.append(0, Ticket(0, 0), records(GroupTombstone("a"), GroupTombstone("a"), GroupTombstone("a")))
+    successor = open_log()
+    assert not store.compact_some(0)
+    assert not store.compact_some(0)
+    assert caplog.text.count("can't be compacted") == 1
+    store.close()
+    successor.close()
