@@ -108,11 +108,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put long tests first; select tables with the tests marked ``ci``, and random tests with those marked ``slow``."""
-    for item in sample_random_tests(items):
-        if chooses(config, "slow"):
-            item.add_marker("slow")
-    for item in items:
-        if chooses(config, "ci") and item.get_closest_marker("sampled"):
+    random_tests, chooses_ci, chooses_slow = sample_random_tests(items), chooses(config, "ci"), chooses(config, "slow")
+    for item in random_tests if chooses_slow else ():
+        item.add_marker("slow")
+    for item in items if chooses_ci else ():
+        if item.get_closest_marker("sampled"):
             item.add_marker("ci")
     items.sort(key=lambda item: next((n for n, room in enumerate(LONG) if item.nodeid.startswith(f"tests/{room}")), 99))
 

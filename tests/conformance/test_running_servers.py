@@ -15,11 +15,11 @@ from groupcoord.conformance.client import ask_topics, open_client
 from groupcoord.conformance.requirements import topics_made_by, unmet_settings
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError, TargetError
+from groupcoord.conformance.transcript import PACKAGED
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import DeleteGroups, ListGroupsResponse, OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import ServerThread
 
-BY_NAME = {str(transcript): transcript for transcript in load_transcripts()}
 QUICK = (
     "fetch/fetch_several_groups",
     "commit/metadata_limit_is_configurable",
@@ -49,7 +49,7 @@ def target_of(server: ServerThread, **settings: str) -> AddressTarget:
 
 
 def chosen(*names: str) -> list[Transcript]:
-    return [BY_NAME[name] for name in names]
+    return load_transcripts(*(PACKAGED / f"{name}.json" for name in names))
 
 
 def verdicts(report: Report) -> dict[str, tuple[Verdict, str]]:
@@ -170,7 +170,8 @@ def test_a_topic_of_other_size_is_in_the_way(server: ServerThread) -> None:
 )
 def test_settings_that_make_a_difference(name: str, settings: dict[str, str], unmet: dict[str, str]) -> None:
     """A delay of the first rebalance matters if somebody joins and somebody else sends requests meanwhile."""
-    assert unmet_settings(BY_NAME[name], settings) == unmet
+    (transcript,) = chosen(name)
+    assert unmet_settings(transcript, settings) == unmet
 
 
 def test_joins_may_take_as_long_as_the_server_waits(server: ServerThread) -> None:
@@ -183,7 +184,8 @@ def test_joins_may_take_as_long_as_the_server_waits(server: ServerThread) -> Non
 
 def test_topics_that_are_made_on_the_way() -> None:
     """Names stand in the transcript's head, or in requests that create topics."""
-    assert "dat" in topics_made_by(BY_NAME["records/log_append_time"])
+    (transcript,) = chosen("records/log_append_time")
+    assert "dat" in topics_made_by(transcript)
 
 
 @pytest.fixture(name="secure", scope="module")

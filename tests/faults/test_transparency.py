@@ -12,9 +12,10 @@ import pytest
 
 from groupcoord.broker.broker import Broker
 from groupcoord.clock import LeapingClock, SystemClock
-from groupcoord.conformance import InProcessTarget, Transcript, Verdict, load_transcripts, run
+from groupcoord.conformance import InProcessTarget, Transcript, load_transcripts, run
 from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.targets import Settings
+from groupcoord.conformance.transcript import PACKAGED
 from groupcoord.errors import ErrorCode
 from groupcoord.host.server import Server
 from groupcoord.log_store import StorageError
@@ -25,6 +26,7 @@ from tests.broker.data_world import batch
 from tests.broker.driving import drain, feed, wire_frame
 from tests.broker.test_permissions_through_the_wire import metadata_body
 from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, WireWorld
+from tests.tables import check_all
 from tests.wire.kio_client import read_response
 
 OFFSETS: Body = {
@@ -68,10 +70,6 @@ CONSUMER_HEARTBEAT: Body = {
     "topic_partitions": (),
 }
 END_OF_T: Body = {"name": "t", "partitions": ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},)}
-
-TRANSCRIPTS = [transcript for transcript in load_transcripts() if transcript.nodes == 1]
-EVERY = 60
-"""Of so many conversations one is held in every run, all of them with ``-m slow``."""
 
 
 class RuledTarget(InProcessTarget):
@@ -199,12 +197,11 @@ def test_a_clock_that_can_be_turned_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("is_idle", [False, True], ids=["looking", "idle"])
-@pytest.mark.parametrize(
-    "transcript",
-    [pytest.param(t, marks=[pytest.mark.slow] if n % EVERY else [], id=str(t)) for n, t in enumerate(TRANSCRIPTS)],
-)
-def test_rules_that_do_nothing_change_nothing(transcript: Transcript, is_idle: bool) -> None:
-    (outcome,) = run([transcript], RuledTarget(is_idle=is_idle)).outcomes
-    if outcome.verdict is Verdict.SKIPPED:
-        pytest.skip(outcome.reason)
-    assert outcome.failure is None, outcome.failure.describe()
+@pytest.mark.parametrize("every", [60, pytest.param(1, marks=pytest.mark.slow)])
+def test_rules_that_do_nothing_change_nothing(every: int, is_idle: bool) -> None:
+    def check(transcript: Transcript) -> None:
+        (outcome,) = run([transcript], RuledTarget(is_idle=is_idle)).outcomes
+        assert outcome.failure is None, outcome.failure.describe()
+
+    transcripts = load_transcripts(*sorted(PACKAGED.rglob("*.json"))[::every])
+    check_all([(str(transcript), transcript) for transcript in transcripts if transcript.nodes == 1], check)

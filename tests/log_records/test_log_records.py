@@ -20,13 +20,13 @@ from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.matching import Bindings, first_difference
 from groupcoord.conformance.runner import settings_for
 from groupcoord.conformance.targets import Settings
+from groupcoord.conformance.transcript import PACKAGED
 from groupcoord.storage.stores.segments import SegmentLogStore
 from tests.samples import portion, sampled
 from tests.tables import as_one_test
 
 from .rendering import GOLDEN, group_id_for, leaders_are_members, read_log, records_of, render
 
-TRANSCRIPTS = {str(transcript): transcript for transcript in load_transcripts()}
 GOLDENS = sorted(GOLDEN.rglob("*.json"))
 
 
@@ -67,7 +67,8 @@ class SegmentFileTarget(InProcessTarget):
 def test_log_holds_what_the_real_broker_wrote(path: Path, tmp_path: Path) -> None:
     """Record for record our segment files hold what the broker's did."""
     golden = json.loads(path.read_text("utf-8"))
-    transcript, target, ends = TRANSCRIPTS[golden["transcript"]], SegmentFileTarget(tmp_path), list[Bindings]()
+    (transcript,) = load_transcripts(PACKAGED / f"{golden['transcript']}.json")
+    target, ends = SegmentFileTarget(tmp_path), list[Bindings]()
     try:
         server = target.start(settings_for(transcript))
         failure = replay(transcript, server, group_id_for(transcript), target.tolerance, on_end=ends.append)
@@ -83,5 +84,5 @@ def test_log_holds_what_the_real_broker_wrote(path: Path, tmp_path: Path) -> Non
 def test_goldens_belong_to_packaged_transcripts() -> None:
     """Every golden was recorded with a transcript of the package, at least 40 of them, and lies where its name says."""
     names = {f"{path.parent.name}/{path.stem}": json.loads(path.read_text("utf-8"))["transcript"] for path in GOLDENS}
-    assert all(place == name and name in TRANSCRIPTS for place, name in names.items())
+    assert all(place == name and (PACKAGED / f"{name}.json").exists() for place, name in names.items())
     assert len(names) >= 40
