@@ -254,7 +254,7 @@ class MemberProcess(Child):
         self.is_paused = False
         self.has_left = False
         super().__init__(
-            options.client_id, [sys.executable, "-P", str(Path(member_process.__file__)), json.dumps(asdict(options))]
+            options.client_id, [sys.executable, "-m", member_process.__name__, json.dumps(asdict(options))]
         )
 
     @property

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.consumers import OPEN
 from tests.clients.fleet import DEADLINE_S, PARTITION_COUNT, TOPIC
+from tests.clients.libraries import CONSUMERS
 from tests.clients.member_process import Options
 from tests.processes import MemberProcess, ServerProcess, committed_offsets, wait_until
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("client_libraries")
 
 def commit(server: ServerProcess, group_id: str, offsets: dict[int, int]) -> None:
     """Commit without a member, so that the group is simple and empty."""
-    with OPEN["kafka-python"](server.bootstrap, group_id, TOPIC) as consumer:
+    with CONSUMERS["kafka-python"](server.bootstrap, group_id, TOPIC) as consumer:
         consumer.commit({partition: (offset, "") for partition, offset in offsets.items()})
 
 
@@ -233,7 +233,7 @@ def test_topics(server: ServerProcess, confluent_admin: Any, kafka_python_admin:
 
     asyncio.run(extend())
     assert len(confluent_admin.list_topics("made", timeout=DEADLINE_S).topics["made"].partitions) == 3
-    with OPEN["confluent-kafka"](server.bootstrap, "reader", "made") as consumer:
+    with CONSUMERS["confluent-kafka"](server.bootstrap, "reader", "made") as consumer:
         consumer.commit({0: (7, ""), 2: (9, "")})
     assert committed_offsets(server.port, "reader", "made") == {0: 7, 2: 9}
     kafka_python_admin.delete_topics(["made"])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.consumers import OPEN
 from tests.clients.counting_proxy import FETCH, LIST_OFFSETS, CountingProxy
 from tests.clients.fleet import DEADLINE_S, PARTITION_COUNT, SETTINGS, TOPIC
+from tests.clients.libraries import CONSUMERS, Consumer
 from tests.processes import HOST, ServerProcess
 
 FETCH_WAIT_S = 0.5  # the default of all three
@@ -21,10 +21,14 @@ OFFSET = 1_000_000_007
 pytestmark = pytest.mark.usefixtures("client_libraries")
 
 
+def open_one(library: str, bootstrap: str, group_id: str) -> Consumer:
+    return CONSUMERS[library](bootstrap, group_id, TOPIC, auto_offset_reset="none")
+
+
 def test_offsets_across_libraries(server: ServerProcess) -> None:
     """What one library commits the others read, metadata or not; a partition without a commit has no offset."""
     with ExitStack() as stack:
-        consumers = [stack.enter_context(open_one(server.bootstrap, "across", TOPIC)) for open_one in OPEN.values()]
+        consumers = [stack.enter_context(open_one(library, server.bootstrap, "across")) for library in CONSUMERS]
         for number, consumer in enumerate(consumers):
             consumer.commit({number: (OFFSET + number, "")})
             consumer.commit({number + 3: (number, f"metadata {number} ü")})
@@ -37,7 +41,7 @@ def test_offsets_across_libraries(server: ServerProcess) -> None:
 def test_reading_beyond_the_end_rests(tmp_path: Path, how: str) -> None:
     """Consumers at offsets far beyond our empty logs neither reset nor spin: one fetch per waiting time, no more."""
     with ThreadPoolExecutor() as pool:
-        rests = [pool.submit(_rest, tmp_path / library, library, how) for library in OPEN]
+        rests = [pool.submit(_rest, tmp_path / library, library, how) for library in CONSUMERS]
         for rest in rests:
             rest.result()
 
@@ -54,18 +58,15 @@ def _rest(data_dir: Path, library: str, how: str) -> None:
         )
         stack.callback(server.kill)
         proxy.target_port = server.port
-        with OPEN[library](f"{HOST}:{proxy.port}", "far", TOPIC) as consumer:
+        with open_one(library, f"{HOST}:{proxy.port}", "far") as consumer:
             consumer.commit(dict.fromkeys(partitions, (OFFSET, "")))
-        consumer = stack.enter_context(OPEN[library](f"{HOST}:{proxy.port}", "far", TOPIC))
+        consumer = stack.enter_context(open_one(library, f"{HOST}:{proxy.port}", "far"))
         proxy.requests.clear()
-        if how == "seek":
-            consumer.read_from(dict.fromkeys(partitions, OFFSET))
-        else:
-            consumer.read_from_committed(partitions)
+        consumer.assign(dict.fromkeys(partitions, OFFSET if how == "seek" else None))
         end_s = time.monotonic() + DEADLINE_S
         first_fetch_s = 0.0
         while proxy.requests[FETCH] <= WAITS:
-            assert consumer.poll(0.05) == 0
+            assert consumer.poll(0.05) == []
             assert time.monotonic() < end_s, f"{library} does not fetch: {proxy.requests}"
             if proxy.requests[FETCH] and not first_fetch_s:
                 first_fetch_s = time.monotonic()

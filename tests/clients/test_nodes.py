@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from groupcoord.testing import ServerThread
-from tests.clients.services import COUNT, DEADLINE_S, GROUP, RUNS, TOPIC, Service
+from tests.clients.libraries import CONSUMERS
+from tests.clients.services import COUNT, DEADLINE_S, GROUP, TOPIC, Service, run
 
 pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_clients_go_on_while_nodes_change(run: Callable[[Service], None]) -> None:
+@pytest.mark.parametrize("library", CONSUMERS)
+def test_clients_go_on_while_nodes_change(library: str) -> None:
     """The coordinator moves, leaders move, the coordinator's node crashes and comes back: all that was acknowledged is
     in the topic and is booked, and the group's offsets are there."""
     with ServerThread(topics={TOPIC: 3}, nodes=3) as server:
         service = Service(server.bootstrap)
-        thread = threading.Thread(target=run, args=(service,))
+        thread = threading.Thread(target=run, args=(library, service))
         thread.start()
         try:
             service.wait_for(COUNT // 6)
