@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import StreamsGroupMemberMetadataRecord, StreamsGroupMetadataRecord
-from groupcoord.core.groups.streams.state import StreamsState, assignment_record
+from groupcoord.core.groups.streams.state import StreamsState
 from groupcoord.laws import LawBrokenError, check_sound_streams_group
 
 TASK = ("0", 3)
@@ -23,7 +23,7 @@ def state_of(*members: tuple[str, HeldTasks, HeldTasks], epoch: int = 0) -> Stre
         member_id = f"m{number}"
         state.apply(StreamsGroupMemberMetadataRecord("counts", member_id, None, None, "", "", process_id=process_id))
         has_to = TaskState.UNREVOKED_TASKS if pending else TaskState.STABLE
-        state.apply(assignment_record("counts", member_id, TaskAssignment(epoch, epoch, has_to, assigned, pending)))
+        state.apply(state.assignment_record(member_id, TaskAssignment(epoch, epoch, has_to, assigned, pending)))
     return state
 
 

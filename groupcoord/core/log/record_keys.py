@@ -8,6 +8,18 @@ RecordKey = tuple[int, str]
 """Record type, and the member or regular expression in the key, or ""."""
 
 
+class GroupWideRecord:
+    """Record with a key that names the group alone; each class has its type."""
+
+    __slots__ = ()
+
+    RECORD_TYPE: ClassVar[int]
+    key: ClassVar[RecordKey]
+
+    def __init_subclass__(cls) -> None:
+        cls.key = cls.RECORD_TYPE, ""
+
+
 class MemberRecord:
     """Record with a key that names a member; each class has its type."""
 

@@ -17,7 +17,7 @@ from groupcoord.core.groups.streams.records import (
     Subtopology,
     TaskIds,
 )
-from groupcoord.core.groups.streams.state import StreamsState, assignment_of, assignment_record
+from groupcoord.core.groups.streams.state import StreamsState
 
 MEMBER = StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "p")
 ASSIGNMENT = TaskAssignment(
@@ -32,7 +32,7 @@ RECORDS = (
     MEMBER,
     StreamsGroupTargetAssignmentMetadataRecord("g", 4, 1_234),
     StreamsGroupTargetAssignmentMemberRecord("g", "m", (TaskIds("0", (0, 1)),), (TaskIds("1", (0,)),)),
-    assignment_record("g", "m", ASSIGNMENT),
+    StreamsState("g").assignment_record("m", ASSIGNMENT),
     StreamsGroupTopologyRecord("g", 0, (Subtopology("0", ("t",)), Subtopology("1", ("u",)))),
 )
 
@@ -67,4 +67,4 @@ def test_epochs_that_are_not_written_are_the_members() -> None:
         (AssignedTaskIds("0", (0, 1)), AssignedTaskIds("1", (0, 1), (3,)), AssignedTaskIds("2", (0,), None)),
     )
 
-    assert set(assignment_of(record).assigned.active.values()) == {7}
+    assert set(StreamsState.of("g", [record]).members["m"].assignment.assigned.active.values()) == {7}

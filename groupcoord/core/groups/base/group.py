@@ -202,6 +202,27 @@ class ModernGroup(ABC, Generic[StateT]):
 class CommittingGroup(ModernGroup[StateT]):
     """Group with logged state and committed offsets: a consumer or streams group."""
 
+    STATES: ClassVar[Any]
+    """Class of the group's states."""
+
+    @property
+    def group_state(self) -> Any:
+        state: Any = self.state
+        if self.is_dead:
+            return self.STATES.DEAD
+        if not state.members:
+            return self.STATES.EMPTY
+        # Kafka's order: an invalid topology hides all later states, and a due target hides that members reconcile.
+        if not state.is_ready:
+            return self.STATES.NOT_READY
+        if state.epoch > state.assignment_epoch:
+            return self.STATES.ASSIGNING
+        return self.STATES.STABLE if all(map(state.is_settled, state.members.values())) else self.STATES.RECONCILING
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.group_state not in (self.STATES.STABLE, self.STATES.EMPTY)
+
     def uses_classic_protocol(self, member: Any) -> bool:
         return False
 

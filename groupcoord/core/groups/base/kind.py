@@ -15,11 +15,13 @@ from attrs import astuple, define
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedError
 from groupcoord.core.groups.base.group import GroupT, MemberTimers, SteadyHeartbeat
-from groupcoord.core.groups.base.state import Draft
+from groupcoord.core.groups.base.member_lookup import find_sender
+from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember
 from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
@@ -76,6 +78,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     draft_class: ClassVar[type[Any]]
     announces_assignments: ClassVar[bool] = True
     """False for tasks of streams groups, which have no such event."""
+    response_class: ClassVar[Callable[..., Any]]
+    """Of its heartbeats."""
     described_class: ClassVar[Callable[..., Any]]
     """Describes a group that does not exist."""
 
@@ -220,6 +224,17 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             until_ms,
             group.timer(group.SESSION, request.member_id),
         )
+
+    def leave_by_heartbeat(self, draft: DraftT, request: Any, now_ms: int) -> Any:
+        """Handle the heartbeat of a member that leaves; a static member may leave temporarily."""
+        # A leave has no epoch to check.
+        member: ModernMember = find_sender(draft.state, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+            # The session timer runs on, so a long absence removes the member.
+            draft.write(draft.state.assignment_record(member.member_id, member.assignment.as_left(LEFT_MEMBER_EPOCH)))
+        else:
+            self.remove_members(draft, (member.member_id,), Cause.LEAVE, self._environment, now_ms)
+        return self.response_class(ErrorCode.NONE, None, request.member_id, request.member_epoch)
 
     def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
         """Fail a request without a group of this type."""

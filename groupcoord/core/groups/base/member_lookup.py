@@ -10,11 +10,19 @@ from typing import Any
 
 from attrs import evolve
 
+from groupcoord.config import GroupType
 from groupcoord.core.events import MemberReplaced
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.state import Draft, MemberT, ModernGroupState
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH
 from groupcoord.errors import ErrorCode
+
+
+def check_capacity(state: ModernGroupState[Any, Any], group_type: GroupType, max_size: int) -> None:
+    """Check that a group has room for a new member, or fail with GROUP_MAX_SIZE_REACHED."""
+    if len(state.members) >= max_size:
+        message = f"The {group_type} group has reached its maximum capacity of {max_size} members."
+        raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def find_member(state: ModernGroupState[MemberT, Any], member_id: str) -> MemberT:
@@ -109,17 +117,9 @@ def identify(
     return member, True
 
 
-def replace_member(
-    draft: Draft[Any],
-    member: MemberT,
-    member_id: str,
-    *,
-    target: Any,
-    target_record: Callable[[str, str, Any], Any],
-    assignment_record: Callable[[str, str, Any], Any],
-) -> MemberT:
+def replace_member(draft: Draft[Any], member: MemberT, member_id: str, *, no_target: Any) -> MemberT:
     """Write that a member gets another id: metadata, target and assignment stay, its epoch is 0."""
-    group_id = draft.state.group_id
+    state = draft.state
     # ``raw_value`` may hold the old metadata, so it is dropped.
     replacement = evolve(
         member,
@@ -131,10 +131,10 @@ def replace_member(
     )
     draft.write(
         # Kafka's order: the old member goes before the new one comes.
-        *draft.state.member_tombstones(member.member_id),
+        *state.member_tombstones(member.member_id),
         replacement.metadata,
-        target_record(group_id, member_id, target),
-        assignment_record(group_id, member_id, replacement.assignment),
+        state.target_record(member_id, state.targets.get(member.member_id, no_target)),
+        state.assignment_record(member_id, replacement.assignment),
     )
     draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
     return replacement

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from attrs import frozen
 
-from groupcoord.core.events import Event, RebalanceStarted, Trigger
+from groupcoord.core.events import Cause, Event, MemberRemoved, RebalanceStarted, Trigger
+from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.log.record_keys import MemberRecord
 from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record
 from groupcoord.core.replies import Reply
@@ -152,10 +153,11 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     - ``LARGE``: mappings of the size of the group, which change only after :meth:`_own`;
     - ``SMALL``: small mappings that records change, which a copy does not share;
-    - ``APPLY`` and ``FORGET``: by class of record, and by record type, the effect of a record and of its tombstone;
+    - ``RECORDS``: by class of record, the end of the names of the methods that apply it and its tombstone;
     - ``NO_FACTS``: attributes that do not follow from records;
-    - ``MEMBER`` and ``NEW_ASSIGNMENT``: class of its members, and the assignment of a new one;
-    - ``RECORDS_OF_MEMBER``: classes of a member's records, in the order of their tombstones.
+    - ``MEMBER`` and ``NEW_ASSIGNMENT``: class of its members, and the assignment of a new one.
+
+    ``APPLY`` and ``FORGET`` are the methods by class of record and by record type.
 
     Attributes:
         assignment_timestamp_ms: time of the target assignment; 0 if unknown.
@@ -166,12 +168,23 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
 
     LARGE: ClassVar[frozenset[str]] = frozenset({"members", "static_members", "targets"})
     SMALL: ClassVar[tuple[str, ...]] = ()
+    RECORDS: ClassVar[Mapping[Any, str]]
     APPLY: ClassVar[Mapping[type, Callable[..., None]]]
     FORGET: ClassVar[Mapping[int, Callable[..., None]]]
     NO_FACTS: ClassVar[frozenset[str]] = frozenset({"shared"})
     MEMBER: ClassVar[Callable[..., Any]]
     NEW_ASSIGNMENT: ClassVar[Any]
     RECORDS_OF_MEMBER: ClassVar[tuple[type[MemberRecord], ...]]
+    """In the order of their tombstones."""
+    TARGET: ClassVar[Callable[..., Any]]
+    TARGET_EPOCH: ClassVar[Callable[..., Any]]
+
+    def __init_subclass__(cls) -> None:
+        records = {name: record for record, name in cls.RECORDS.items()}
+        cls.APPLY = {record: getattr(cls, f"_apply_{name}") for record, name in cls.RECORDS.items()}
+        cls.FORGET = {record.RECORD_TYPE: getattr(cls, f"_forget_{name}") for record, name in cls.RECORDS.items()}
+        cls.RECORDS_OF_MEMBER = records["assignment"], records["target"], records["member"]
+        cls.TARGET, cls.TARGET_EPOCH = records["target"], records["target_epoch"]
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -295,8 +308,20 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def tombstones(self) -> list[GroupTombstone]:
         """Return the tombstones of all records of the group but its offsets, in Kafka's order."""
 
-    def member_tombstones(self, member_id: str) -> list[GroupTombstone]:
-        return [GroupTombstone(self.group_id, record.key_of(member_id)) for record in self.RECORDS_OF_MEMBER]
+    def member_tombstones(self, *member_ids: str) -> list[GroupTombstone]:
+        return [
+            GroupTombstone(self.group_id, record.key_of(member_id))
+            for member_id in member_ids
+            for record in self.RECORDS_OF_MEMBER
+        ]
+
+    @abstractmethod
+    def assignment_record(self, member_id: str, assignment: Any) -> Any:
+        """Return the record of a member's assignment."""
+
+    def target_record(self, member_id: str, target: Any) -> Any:
+        topics = tuple([TopicPartitions(topic_id, tuple(partitions)) for topic_id, partitions in target.items()])
+        return self.TARGET(self.group_id, member_id, topics)
 
     # ------------------------------------------------------------ derived state
 
@@ -417,10 +442,30 @@ class Draft(ABC, Generic[StateT]):
         """Add an event."""
         self.events.append(DraftedEvent(event, facts))
 
+    def write_targets(self, targets: Mapping[str, Any], now_ms: int) -> None:
+        """Add changed targets by member id, and the epoch of the target assignment."""
+        state = self.state
+        self.write(
+            *[state.target_record(member_id, target) for member_id, target in targets.items()],
+            state.TARGET_EPOCH(state.group_id, state.epoch, now_ms),
+        )
+
+    def tell_removal(self, member_ids: Iterable[str], cause: Cause) -> None:
+        for member_id in member_ids:
+            self.tell(MemberRemoved, member_id, self.state.members[member_id].metadata.instance_id, cause)
+
     def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:
         epoch = self.state.epoch
         self.write(self.epoch_record(epoch + 1, metadata_hash))
         self.tell(RebalanceStarted, epoch, trigger)
+
+    def begin_epoch_without_members(self, metadata_hash: int, trigger: Trigger) -> None:
+        """Begin an epoch after the removal of members."""
+        self.begin_epoch(metadata_hash, trigger)
+        if not self.state.members:
+            # An empty group's target is current, so descriptions show no pending assignment (KAFKA-20442).
+            # Time 0: the next join does not wait for the assignment interval.
+            self.write_targets({}, 0)
 
     @abstractmethod
     def epoch_record(self, epoch: int, metadata_hash: int) -> Record:

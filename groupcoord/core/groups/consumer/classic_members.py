@@ -6,11 +6,11 @@ Source: ``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Collection, Iterable, Mapping
+from typing import cast
 from uuid import UUID
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.core.consumer_protocol import (
@@ -23,13 +23,13 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
 )
 from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.member_lookup import find_sender, find_static_member
+from groupcoord.core.groups.base.member_lookup import find_sender, find_static_member, replace_member
 from groupcoord.core.groups.consumer.group import (
     ConsumerGroup,
     ConsumerGroupEnvironment,
     ConsumerTimers,
 )
-from groupcoord.core.groups.consumer.heartbeat import Step, check_capacity, move_on, new_member, replace_member
+from groupcoord.core.groups.consumer.heartbeat import Step, check_room, move_on, new_member
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.records import (
     ClassicMemberMetadata,
@@ -51,14 +51,12 @@ from groupcoord.core.messages import (
 from groupcoord.core.replies import Token
 from groupcoord.errors import ErrorCode
 
-P = TypeVar("P")
-
 
 def check_join(state: ConsumerState, request: JoinGroup, environment: ConsumerGroupEnvironment) -> None:
     # Kafka's order: policy, size, protocols, then the member id.
     if environment.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group uses the consumer protocol.")
-    check_capacity(state, request.group_instance_id, request.member_id, environment)
+    check_room(state, request.group_instance_id, request.member_id, environment)
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not _is_supported(state, request.protocols):
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "No protocol is supported by all classic members.")
 
@@ -115,9 +113,9 @@ def _resolve(draft: ConsumerDraft, request: JoinGroup, member_id: str) -> Consum
         return find_static_member(state, instance_id, member_id)
     # Unlike in heartbeats, a member is replaced here without having left.
     known_id = state.static_members.get(instance_id)
-    return (
-        new_member(state, member_id) if known_id is None else replace_member(draft, state.members[known_id], member_id)
-    )
+    if known_id is None:
+        return new_member(state, member_id)
+    return replace_member(draft, state.members[known_id], member_id, no_target={})
 
 
 def _update(
@@ -153,14 +151,6 @@ def owned_partitions(
     return owned
 
 
-@frozen
-class Judgement:
-    """Error of a sync or heartbeat, and whether the member has to rejoin within its rebalance timeout."""
-
-    error_code: ErrorCode
-    must_rejoin: bool = False
-
-
 def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Return the sender of a request, or fail with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     member = find_sender(state, member_id, instance_id)
@@ -170,18 +160,18 @@ def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> C
     return member
 
 
-def judge_heartbeat(state: ConsumerState, member: ConsumerMember, request: Heartbeat) -> Judgement:
-    """Return whether a member may continue."""
+def heartbeat_error(state: ConsumerState, member: ConsumerMember, request: Heartbeat) -> ErrorCode:
+    """Return NONE, or REBALANCE_IN_PROGRESS if the member has to join again within its rebalance timeout."""
     assignment = member.assignment
     if request.generation_id != assignment.member_epoch:
-        return Judgement(ErrorCode.ILLEGAL_GENERATION)
+        return ErrorCode.ILLEGAL_GENERATION
     # A join fetches the next assignment; until others release partitions it would change nothing.
     must_rejoin = (
         assignment.member_epoch < state.assignment_epoch
         or assignment.state is MemberState.UNREVOKED_PARTITIONS
         or (assignment.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(state, member))
     )
-    return Judgement(ErrorCode.REBALANCE_IN_PROGRESS if must_rejoin else ErrorCode.NONE, must_rejoin)
+    return ErrorCode.REBALANCE_IN_PROGRESS if must_rejoin else ErrorCode.NONE
 
 
 def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
@@ -194,45 +184,43 @@ def _waits_for_others(state: ConsumerState, member: ConsumerMember) -> bool:
     )
 
 
-def judge_sync(state: ConsumerState, member: ConsumerMember, request: SyncGroup) -> Judgement:
+def sync_error(state: ConsumerState, member: ConsumerMember, request: SyncGroup) -> ErrorCode:
     metadata, assignment = member.metadata.classic_member_metadata, member.assignment
     assert metadata is not None
     # Kafka's order: generation, protocol, then the state of the assignment.
     if request.generation_id != assignment.member_epoch:
-        return Judgement(ErrorCode.ILLEGAL_GENERATION)
+        return ErrorCode.ILLEGAL_GENERATION
     if (request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE) or (
         request.protocol_name is not None and request.protocol_name != metadata.supported_protocols[0].name
     ):
-        return Judgement(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     # A member that still has to revoke gets its reduced assignment first.
     if state.assignment_epoch > assignment.member_epoch and assignment.state is not MemberState.UNREVOKED_PARTITIONS:
-        return Judgement(ErrorCode.REBALANCE_IN_PROGRESS, must_rejoin=True)
-    return Judgement(ErrorCode.NONE)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
 
 
-def in_hash_order(partitions: Mapping[UUID, P]) -> list[tuple[UUID, P]]:
-    """Return partitions by topic in the order of a Java ``HashMap``, which shows in the bytes of an assignment."""
-    return [
-        (topic_id, partitions[topic_id]) for topic_id in HashTable(uuid_hash, sorted(partitions, key=uuid_sort_key))
-    ]
+def classic_assignment(
+    partitions: Mapping[UUID, Collection[int]], subscription: bytes, environment: ConsumerGroupEnvironment
+) -> bytes:
+    """Return partitions in the bytes of the consumer protocol, in the version of the member's subscription."""
+    named = tuple(
+        TopicPartition(name, partition)
+        # In the order of a Java ``HashMap``, which shows in the bytes.
+        for topic_id in HashTable(uuid_hash, sorted(partitions, key=uuid_sort_key))
+        # The protocol has names only, so deleted topics are left out.
+        if (name := environment.topics.topic_name(topic_id)) is not None
+        for partition in sorted(partitions[topic_id])
+    )
+    return encode_assignment(Assignment(named), int.from_bytes(subscription[:2], "big"))
 
 
 def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> SyncGroupResponse:
     metadata = member.metadata.classic_member_metadata
     assert metadata is not None
     protocol = metadata.supported_protocols[0]
-    partitions = tuple(
-        TopicPartition(name, partition)
-        for topic_id, epochs in in_hash_order(member.assignment.assigned)
-        # The protocol has names only, so deleted topics are left out.
-        if (name := environment.topics.topic_name(topic_id)) is not None
-        for partition in sorted(epochs)
-    )
-    # In the version of the subscription, which the client can read.
-    version = int.from_bytes(protocol.metadata[:2], "big")
-    return SyncGroupResponse(
-        ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol.name, encode_assignment(Assignment(partitions), version)
-    )
+    assignment = classic_assignment(member.assignment.assigned, protocol.metadata, environment)
+    return SyncGroupResponse(ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol.name, assignment)
 
 
 class ClassicRequests:
@@ -251,11 +239,11 @@ class ClassicRequests:
         member = self._identified(group, request, token)
         if member is None:
             return
-        judgement = judge_sync(group.state, member, request)
-        if judgement.must_rejoin:
+        error_code = sync_error(group.state, member, request)
+        if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._timers.await_join(group, member, now_ms)
-        if judgement.error_code is not ErrorCode.NONE:
-            effects.reply(token, request.refused(judgement.error_code))
+        if error_code is not ErrorCode.NONE:
+            effects.reply(token, request.refused(error_code))
             return
         self._timers.synced(group, member, now_ms)
         effects.reply(token, synced(member, self._environment))
@@ -265,13 +253,13 @@ class ClassicRequests:
         member = self._identified(group, request, token)
         if member is None:
             return
-        judgement = judge_heartbeat(group.state, member, request)
+        error_code = heartbeat_error(group.state, member, request)
         # A member that has to rejoin is alive; one of another generation may be a zombie.
-        if judgement.error_code is not ErrorCode.ILLEGAL_GENERATION:
+        if error_code is not ErrorCode.ILLEGAL_GENERATION:
             self._timers.start_session(group, member, now_ms)
-        if judgement.must_rejoin:
+        if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._timers.await_join(group, member, now_ms)
-        self._context.effects.reply(token, HeartbeatResponse(judgement.error_code))
+        self._context.effects.reply(token, HeartbeatResponse(error_code))
 
     def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
         try:

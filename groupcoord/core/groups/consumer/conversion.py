@@ -14,10 +14,8 @@ from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     Assignment,
     ConsumerProtocolError,
-    TopicPartition,
     decode_assignment,
     decode_subscription,
-    encode_assignment,
 )
 from groupcoord.core.events import Trigger
 from groupcoord.core.groups.base.environment import RefusedError
@@ -25,9 +23,9 @@ from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
-from groupcoord.core.groups.consumer.classic_members import in_hash_order, owned_partitions
+from groupcoord.core.groups.consumer.classic_members import classic_assignment, owned_partitions
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment, ConsumerTimers
-from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat, question, target_record
+from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat, question
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
 from groupcoord.core.groups.consumer.records import (
     ClassicMemberMetadata,
@@ -43,7 +41,6 @@ from groupcoord.core.groups.consumer.state import (
     ConsumerState,
     Downgrade,
     Partition,
-    assignment_record,
 )
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
 from groupcoord.core.handler_context import HandlerContext
@@ -89,12 +86,12 @@ def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> lis
         *(metadata for metadata, _ in members),
         ConsumerGroupMetadataRecord(group_id, epoch, environment.topics.metadata_hash(state.subscribed_topics())),
         *(
-            target_record(group_id, metadata.member_id, {t: tuple(epochs) for t, epochs in held.assigned.items()})
+            state.target_record(metadata.member_id, {t: tuple(epochs) for t, epochs in held.assigned.items()})
             for metadata, held in members
         ),
         # Time 0: the next target does not wait for the interval (KIP-1263).
         ConsumerGroupTargetAssignmentMetadataRecord(group_id, epoch, 0),
-        *(assignment_record(group_id, metadata.member_id, held) for metadata, held in members),
+        *(state.assignment_record(metadata.member_id, held) for metadata, held in members),
     ]
 
 
@@ -182,9 +179,8 @@ def downgrade(
     records = state.tombstones(draft.base.resolved)
     left = state.copy()
     left.epoch = draft.base.epoch  # the generation continues from the last written epoch
-    for member_id in gone:
-        for tombstone in state.member_tombstones(member_id):
-            left.apply(tombstone)
+    for tombstone in state.member_tombstones(*gone):
+        left.apply(tombstone)
     # Kafka walks the map of all members: the first that stays leads; the joiner comes last.
     known = timeline_map_order(sorted(draft.base.members))
     staying = [member_id for member_id in known if member_id in left.members and member_id != joiner_id]
@@ -239,14 +235,7 @@ def _downgraded_member(
     assert classic is not None
     subscription = next(protocol.metadata for protocol in classic.supported_protocols if protocol.name == protocol_name)
     # Kafka takes the target, not the current assignment.
-    partitions = tuple(
-        TopicPartition(name, partition)
-        for topic_id, indexes in in_hash_order(state.targets.get(member.member_id, {}))
-        if (name := environment.topics.topic_name(topic_id)) is not None
-        for partition in sorted(indexes)
-    )
-    # The assignment has the version of the member's subscription, which it can read.
-    version = int.from_bytes(subscription[:2], "big")
+    assignment = classic_assignment(state.targets.get(member.member_id, {}), subscription, environment)
     return MemberRecord(
         member.member_id,
         metadata.instance_id,
@@ -255,7 +244,7 @@ def _downgraded_member(
         metadata.rebalance_timeout_ms,
         classic.session_timeout_ms,
         subscription,
-        encode_assignment(Assignment(partitions), version),
+        assignment,
     )
 
 

@@ -58,6 +58,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
 
     TYPE = GroupType.CONSUMER
     STATE = ConsumerState
+    STATES = ConsumerGroupState
     SESSION = TimerKind.CONSUMER_SESSION
     REVOCATION = TimerKind.REVOCATION
     MEMBER_TIMERS = (TimerKind.CONSUMER_SESSION, TimerKind.REVOCATION, TimerKind.MEMBER_JOIN, TimerKind.MEMBER_SYNC)
@@ -65,24 +66,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
     def __init__(self, group_id: str, partition: int, environment: ConsumerGroupEnvironment) -> None:
         super().__init__(group_id, partition, environment)
         self.is_resolving = False
-
-    @property
-    def group_state(self) -> ConsumerGroupState:
-        state = self.state
-        if self.is_dead:
-            return ConsumerGroupState.DEAD
-        if not state.members:
-            return ConsumerGroupState.EMPTY
-        # As in Kafka, a due target hides that members reconcile.
-        if state.epoch > state.assignment_epoch:
-            return ConsumerGroupState.ASSIGNING
-        if all(map(state.is_settled, state.members.values())):
-            return ConsumerGroupState.STABLE
-        return ConsumerGroupState.RECONCILING
-
-    @property
-    def is_rebalancing(self) -> bool:
-        return self.group_state not in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
 
     def uses_classic_protocol(self, member: ConsumerMember) -> bool:
         return member.uses_classic_protocol

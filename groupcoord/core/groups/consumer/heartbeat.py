@@ -12,11 +12,12 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.fast_construct import plain_members
-from groupcoord.core.groups.base import member_lookup as modern_identity
 from groupcoord.core.groups.base.assignor import changed_targets
 from groupcoord.core.groups.base.environment import RefusedError
+from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
 from groupcoord.core.groups.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, reconcile
@@ -24,14 +25,11 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupPartitionMetadataRecord,
     ConsumerGroupRegularExpressionRecord,
-    ConsumerGroupTargetAssignmentMemberRecord,
-    ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.groups.consumer.state import (
     ConsumerDraft,
     ConsumerMember,
     ConsumerState,
-    assignment_record,
     preferred_assignor,
     preferred_assignor_after,
 )
@@ -156,7 +154,7 @@ def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment
 
 def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
     """Return the sender of a heartbeat, or a new member without records, or fail with an error of its ids or epoch."""
-    member, takes_place = modern_identity.identify(
+    member, takes_place = identify(
         draft.state,
         member_id,
         request.member_epoch,
@@ -167,7 +165,7 @@ def resolve_member(draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member
     )
     if member is None:
         return new_member(draft.state, member_id)
-    return replace_member(draft, member, member_id) if takes_place else member
+    return replace_member(draft, member, member_id, no_target={}) if takes_place else member
 
 
 def _is_assigned(member: ConsumerMember, owned: tuple[TopicPartitions, ...] | None) -> bool:
@@ -183,18 +181,6 @@ def new_member(state: ConsumerState, member_id: str) -> ConsumerMember:
         state.group_id, member_id, None, None, "", "", subscribed_topic_regex=""
     )
     return ConsumerMember(metadata)
-
-
-def replace_member(draft: ConsumerDraft, member: ConsumerMember, member_id: str) -> ConsumerMember:
-    target = draft.state.targets.get(member.member_id, {})
-    return modern_identity.replace_member(
-        draft, member, member_id, target=target, target_record=target_record, assignment_record=assignment_record
-    )
-
-
-def target_record(group_id: str, member_id: str, target: Partitions) -> ConsumerGroupTargetAssignmentMemberRecord:
-    topics = tuple([TopicPartitions(topic_id, tuple(partitions)) for topic_id, partitions in target.items()])
-    return ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, topics)
 
 
 class Step(NamedTuple):
@@ -216,7 +202,7 @@ def handle_heartbeat(
 ) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
     """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
     # Kafka's order: the group's size before member id and epoch, then the metadata.
-    check_capacity(draft.state, request.instance_id, member_id, environment)
+    check_room(draft.state, request.instance_id, member_id, environment)
     member = resolve_member(draft, request, member_id)
     updated = _update(member.metadata, request)
     owned = _by_topic(request.topic_partitions)
@@ -297,7 +283,7 @@ def move_on(
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
     assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
-        draft.write(assignment_record(draft.state.group_id, member_id, assignment))
+        draft.write(draft.state.assignment_record(member_id, assignment))
         updated = ConsumerMember(metadata, assignment)
     return Step(updated, looks, wants_resolution)
 
@@ -310,16 +296,12 @@ def _reason(draft: ConsumerDraft, member: ConsumerMember, *, is_new: bool) -> Tr
     return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.metadata.member_id)
 
 
-def check_capacity(
+def check_room(
     state: ConsumerState, instance_id: str | None, member_id: str, environment: ConsumerGroupEnvironment
 ) -> None:
     # A returning static member always has room (Kafka 4.4).
-    if member_id in state.members or (instance_id is not None and instance_id in state.static_members):
-        return
-    max_size = environment.config.group_consumer_max_size
-    if len(state.members) >= max_size:
-        message = f"The consumer group has reached its maximum capacity of {max_size} members."
-        raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+    if member_id not in state.members and (instance_id is None or instance_id not in state.static_members):
+        check_capacity(state, GroupType.CONSUMER, environment.config.group_consumer_max_size)
 
 
 def _update(
@@ -402,10 +384,7 @@ def _assign_target(
         )
     except PartitionAssignorError:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
-    draft.write(
-        *[target_record(state.group_id, member_id, target) for member_id, target in changed.items()],
-        ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
-    )
+    draft.write_targets(changed, now_ms)
 
 
 def _target_of(

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from attrs import evolve
-
-from groupcoord.core.events import Cause, MemberRemoved, Trigger
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.kind import ModernGroups
-from groupcoord.core.groups.base.member_lookup import find_member, find_sender, find_static_member
-from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
+from groupcoord.core.groups.base.member_lookup import find_member, find_static_member
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.classic_members import ClassicRequests, check_join, join
@@ -36,17 +33,13 @@ from groupcoord.core.groups.consumer.heartbeat import (
     question,
     take_resolution,
 )
-from groupcoord.core.groups.consumer.records import (
-    ConsumerGroupRegularExpressionRecord,
-    ConsumerGroupTargetAssignmentMetadataRecord,
-)
-from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState, assignment_record
+from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
+from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
@@ -66,32 +59,12 @@ from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 
 
-def leave(
-    draft: ConsumerDraft, request: ConsumerGroupHeartbeat, environment: ConsumerGroupEnvironment, now_ms: int
-) -> ConsumerGroupHeartbeatResponse:
-    """Handle the heartbeat of a member that leaves; a static member may leave temporarily."""
-    state = draft.state
-    # A leave has no epoch to check.
-    member = find_sender(state, request.member_id, request.instance_id)
-    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        # A static member that leaves for a while keeps its partitions; Kafka resets their epochs to 0.
-        assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assignment.assigned.items()}
-        assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
-        # The session timer runs on, so a long absence removes the member.
-        draft.write(assignment_record(state.group_id, member.member_id, assignment))
-    else:
-        remove_members(draft, (member.member_id,), Cause.LEAVE, environment, now_ms)
-    return ConsumerGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
-
-
 def remove_members(
     draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, environment: ConsumerGroupEnvironment, now_ms: int
 ) -> None:
     """Write the removal of members, and the group's next epoch or its downgrade to a classic group."""
     state = draft.state
-    group_id = state.group_id
-    for member_id in member_ids:
-        draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
+    draft.tell_removal(member_ids, cause)
     trigger = Trigger(cause, next(iter(member_ids)))
     # Possible if the remaining members are all classic, and the policy allows a downgrade (KIP-848).
     if can_downgrade(state, member_ids, environment):
@@ -99,22 +72,17 @@ def remove_members(
         return
     # Expressions that only these members used lose their topics.
     regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
-    for member_id in member_ids:
-        draft.write(*state.member_tombstones(member_id))
+    draft.write(*state.member_tombstones(*member_ids))
     state = draft.state
     draft.write(
         *(
-            GroupTombstone(group_id, ConsumerGroupRegularExpressionRecord.key_of(regex))
+            GroupTombstone(state.group_id, ConsumerGroupRegularExpressionRecord.key_of(regex))
             for regex in regexes
             if regex not in state.regex_subscribers
         )
     )
     # Always, even with the same hash: partitions may have become free.
-    draft.begin_epoch(environment.topics.metadata_hash(state.subscribed_topics()), trigger)
-    if not state.members:
-        # An empty group's target is current, so descriptions show no pending assignment (KAFKA-20442).
-        # Time 0: the next join does not wait for the assignment interval.
-        draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
+    draft.begin_epoch_without_members(environment.topics.metadata_hash(state.subscribed_topics()), trigger)
 
 
 def steady_until_ms(group: ConsumerGroup, environment: ConsumerGroupEnvironment) -> int | None:
@@ -128,6 +96,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     group_class = ConsumerGroup
     draft_class = ConsumerDraft
     heartbeat_request = ConsumerGroupHeartbeat
+    response_class = ConsumerGroupHeartbeatResponse
     describe_request = ConsumerGroupDescribe
     described_class = DescribedConsumerGroup
     answer_class = ResolvedRegexes
@@ -190,7 +159,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         self, group: ConsumerGroup, draft: ConsumerDraft, request: ConsumerGroupHeartbeat, now_ms: int
     ) -> ConsumerGroupHeartbeatResponse:
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
-            return leave(draft, request, self._environment, now_ms)
+            response: ConsumerGroupHeartbeatResponse = self.leave_by_heartbeat(draft, request, now_ms)
+            return response
         # Only version 0 of the request may omit the id (KIP-1082).
         member_id = request.member_id or self._context.new_uuid()
         topics_changed = group.is_topics_look_due

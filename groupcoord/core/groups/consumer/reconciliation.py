@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from groupcoord.core.fast_construct import fast_init, plain_members
 from groupcoord.core.groups.base.topics import TopicPartitions
@@ -62,6 +62,12 @@ class MemberAssignment:
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(factory=dict)
     pending_revocation: PartitionEpochs = field(factory=dict)
+
+    def as_left(self, member_epoch: int) -> MemberAssignment:
+        """Return the assignment of a static member that leaves temporarily, with its partitions."""
+        # Kafka resets their epochs to 0.
+        assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in self.assigned.items()}
+        return evolve(self, member_epoch=member_epoch, assigned=assigned, pending_revocation={})
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
         return tuple([TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items()])

@@ -6,14 +6,14 @@ that has unknown tagged fields.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.topics import TopicPartitions
-from groupcoord.core.log.record_keys import MemberRecord, RecordKey
+from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord, RecordKey
 
 NEVER_CHANGES = True  # all of its classes: see core/copies.py
 
@@ -64,7 +64,7 @@ class TopicMetadata(NamedTuple):
 
 @fast_init
 @frozen
-class ConsumerGroupMetadataRecord:
+class ConsumerGroupMetadataRecord(GroupWideRecord):
     """Epoch of a group (record type 3), which every change of the assignment's inputs increases.
 
     ``metadata_hash`` is the hash of the subscribed topics (Kafka 4.1); 0 without any.
@@ -75,19 +75,19 @@ class ConsumerGroupMetadataRecord:
     metadata_hash: int = 0
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (3, "")
+    RECORD_TYPE = 3
 
 
 @fast_init
 @frozen
-class ConsumerGroupPartitionMetadataRecord:
+class ConsumerGroupPartitionMetadataRecord(GroupWideRecord):
     """Subscribed topics of a group (record type 4), written by Kafka 3.7 to 4.0; since then a hash replaces it."""
 
     group_id: str
     topics: tuple[TopicMetadata, ...] = ()
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (4, "")
+    RECORD_TYPE = 4
 
 
 @fast_init
@@ -117,7 +117,7 @@ class ConsumerGroupMemberMetadataRecord(MemberRecord):
 
 @fast_init
 @frozen
-class ConsumerGroupTargetAssignmentMetadataRecord:
+class ConsumerGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     """Group epoch (record type 6) and time (Kafka 4.3; 0 if unknown) of the target assignment."""
 
     group_id: str
@@ -125,7 +125,7 @@ class ConsumerGroupTargetAssignmentMetadataRecord:
     assignment_timestamp_ms: int = 0
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (6, "")
+    RECORD_TYPE = 6
 
 
 @fast_init
@@ -175,6 +175,8 @@ class ConsumerGroupRegularExpressionRecord:
     version: int
     timestamp_ms: int
     raw_value: bytes | None = None
+
+    RECORD_TYPE = 16
 
     @property
     def key(self) -> RecordKey:

@@ -7,6 +7,7 @@ of ``GroupMetadataManager`` in Apache Kafka 4.4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any, ClassVar
 from uuid import UUID
 
 from attrs import frozen
@@ -110,12 +111,18 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     SMALL = ("resolved", "name_subscribers", "regex_subscribers", "votes")
     NO_FACTS = frozenset({"seen_subscriptions", "shared"})
     MEMBER = ConsumerMember
+    is_ready = True
+    """Streams groups alone have a topology that may not be ready."""
     NEW_ASSIGNMENT = NEW_ASSIGNMENT
-    RECORDS_OF_MEMBER = (
-        ConsumerGroupCurrentMemberAssignmentRecord,
-        ConsumerGroupTargetAssignmentMemberRecord,
-        ConsumerGroupMemberMetadataRecord,
-    )
+    RECORDS: ClassVar[Mapping[Any, str]] = {
+        ConsumerGroupMetadataRecord: "group",
+        ConsumerGroupPartitionMetadataRecord: "partition_metadata",
+        ConsumerGroupMemberMetadataRecord: "member",
+        ConsumerGroupTargetAssignmentMetadataRecord: "target_epoch",
+        ConsumerGroupTargetAssignmentMemberRecord: "target",
+        ConsumerGroupCurrentMemberAssignmentRecord: "assignment",
+        ConsumerGroupRegularExpressionRecord: "regex",
+    }
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -176,6 +183,19 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             MemberState.of(record.state),
             _epochs_of(record.assigned_partitions, record.member_epoch),
             _epochs_of(record.partitions_pending_revocation, record.member_epoch),
+        )
+
+    def assignment_record(
+        self, member_id: str, assignment: MemberAssignment
+    ) -> ConsumerGroupCurrentMemberAssignmentRecord:
+        return ConsumerGroupCurrentMemberAssignmentRecord(
+            self.group_id,
+            member_id,
+            assignment.member_epoch,
+            assignment.previous_member_epoch,
+            assignment.state,
+            _topics_of(assignment.assigned),
+            _topics_of(assignment.pending_revocation),
         )
 
     def _count(self, member: ConsumerMember, change: int) -> None:
@@ -270,20 +290,6 @@ def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> 
     return found
 
 
-def assignment_record(
-    group_id: str, member_id: str, assignment: MemberAssignment
-) -> ConsumerGroupCurrentMemberAssignmentRecord:
-    return ConsumerGroupCurrentMemberAssignmentRecord(
-        group_id,
-        member_id,
-        assignment.member_epoch,
-        assignment.previous_member_epoch,
-        assignment.state,
-        _topics_of(assignment.assigned),
-        _topics_of(assignment.pending_revocation),
-    )
-
-
 def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ...]:
     if not partitions:
         # The usual case of pending revocations.
@@ -294,27 +300,6 @@ def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ..
             for topic_id, epochs in partitions.items()
         ]
     )
-
-
-ConsumerState.APPLY = {
-    ConsumerGroupMetadataRecord: ConsumerState._apply_group,
-    ConsumerGroupPartitionMetadataRecord: ConsumerState._apply_partition_metadata,
-    ConsumerGroupMemberMetadataRecord: ConsumerState._apply_member,
-    ConsumerGroupTargetAssignmentMetadataRecord: ConsumerState._apply_target_epoch,
-    ConsumerGroupTargetAssignmentMemberRecord: ConsumerState._apply_target,
-    ConsumerGroupCurrentMemberAssignmentRecord: ConsumerState._apply_assignment,
-    ConsumerGroupRegularExpressionRecord: ConsumerState._apply_regex,
-}
-
-ConsumerState.FORGET = {
-    3: ConsumerState._forget_group,
-    4: ConsumerState._forget_partition_metadata,
-    5: ConsumerState._forget_member,
-    6: ConsumerState._forget_target_epoch,
-    7: ConsumerState._forget_target,
-    8: ConsumerState._forget_assignment,
-    16: ConsumerState._forget_regex,
-}
 
 
 @frozen

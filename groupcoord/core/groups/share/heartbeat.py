@@ -7,27 +7,21 @@ Functions of a draft, in Kafka's order of steps. Source: ``GroupMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import chain
 from uuid import UUID
 
-from groupcoord.core.events import Cause, MemberAdded, MemberRemoved, Trigger
+from groupcoord.config import GroupType
+from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, changed_targets
 from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.member_lookup import check_epoch, find_member
+from groupcoord.core.groups.base.member_lookup import check_capacity, check_epoch, find_member
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
-from groupcoord.core.groups.share.records import (
-    ShareGroupMemberMetadataRecord,
-    ShareGroupTargetAssignmentMemberRecord,
-    ShareGroupTargetAssignmentMetadataRecord,
-)
+from groupcoord.core.groups.share.records import ShareGroupMemberMetadataRecord
 from groupcoord.core.groups.share.state import (
     ShareAssignment,
     ShareDraft,
     ShareMember,
     ShareState,
     StateChange,
-    assignment_record,
-    topic_partitions,
 )
 from groupcoord.core.javacompat.hashing import string_sort_key
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
@@ -72,7 +66,7 @@ def handle_heartbeat(
         _assign_target(draft, environment, now_ms)
     assignment = _reconcile(draft.state, ShareMember(metadata, member.assignment), environment, has_bumped=bumps)
     if assignment != member.assignment:
-        draft.write(assignment_record(draft.state.group_id, request.member_id, assignment))
+        draft.write(draft.state.assignment_record(request.member_id, assignment))
     _initialize(draft, environment, written_ms, now_ms)
     # A member with an unchanged assignment is not sent it again.
     shows_assignment = (
@@ -95,10 +89,7 @@ def _identified(state: ShareState, request: ShareGroupHeartbeat, environment: Sh
     member = state.members.get(request.member_id)
     if member is None:
         # Kafka checks the size before the member id.
-        max_size = environment.config.group_share_max_size
-        if len(state.members) >= max_size:
-            message = f"The share group has reached its maximum capacity of {max_size} members."
-            raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        check_capacity(state, GroupType.SHARE, environment.config.group_share_max_size)
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             return ShareMember(state.no_metadata(request.member_id))
         return find_member(state, request.member_id)
@@ -151,13 +142,7 @@ def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms
         )
     except PartitionAssignorError:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
-    draft.write(
-        *(
-            ShareGroupTargetAssignmentMemberRecord(state.group_id, member_id, topic_partitions(target))
-            for member_id, target in changed.items()
-        ),
-        ShareGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
-    )
+    draft.write_targets(changed, now_ms)
 
 
 def _reconcile(
@@ -210,12 +195,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
 def remove_members(
     draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment, now_ms: int
 ) -> None:
-    state = draft.state
-    for member_id in member_ids:
-        draft.tell(MemberRemoved, member_id, None, cause)
-    draft.write(*chain.from_iterable(map(state.member_tombstones, member_ids)))
-    trigger = Trigger(cause, next(iter(member_ids)))
-    draft.begin_epoch(environment.topics.metadata_hash(draft.state.name_subscribers), trigger)
-    # Epochs of an empty group stay equal, so that descriptions show no pending assignment (KAFKA-20442).
-    if not draft.state.members:
-        draft.write(ShareGroupTargetAssignmentMetadataRecord(state.group_id, draft.state.epoch, 0))
+    draft.tell_removal(member_ids, cause)
+    draft.write(*draft.state.member_tombstones(*member_ids))
+    metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
+    draft.begin_epoch_without_members(metadata_hash, Trigger(cause, next(iter(member_ids))))

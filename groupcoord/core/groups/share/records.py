@@ -13,7 +13,7 @@ from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.topics import TopicPartitions
-from groupcoord.core.log.record_keys import MemberRecord, RecordKey
+from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord
 
 NEVER_CHANGES = True  # all of its classes: see core/copies.py
 
@@ -55,7 +55,7 @@ class ShareGroupMemberMetadataRecord(MemberRecord):
 
 @fast_init
 @frozen
-class ShareGroupMetadataRecord:
+class ShareGroupMetadataRecord(GroupWideRecord):
     """Epoch of a group, and the hash of its subscribed topics (record type 11)."""
 
     group_id: str
@@ -63,12 +63,12 @@ class ShareGroupMetadataRecord:
     metadata_hash: int = 0
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (11, "")
+    RECORD_TYPE = 11
 
 
 @fast_init
 @frozen
-class ShareGroupTargetAssignmentMetadataRecord:
+class ShareGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     """Group epoch and time of the target assignment; 0: unknown (record type 12)."""
 
     group_id: str
@@ -76,7 +76,7 @@ class ShareGroupTargetAssignmentMetadataRecord:
     assignment_timestamp_ms: int = 0
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (12, "")
+    RECORD_TYPE = 12
 
 
 @fast_init
@@ -110,7 +110,7 @@ class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
 
 @fast_init
 @frozen
-class ShareGroupStatePartitionMetadataRecord:
+class ShareGroupStatePartitionMetadataRecord(GroupWideRecord):
     """Partitions whose states at the share coordinator are initializing, initialized or being deleted (type 15)."""
 
     group_id: str
@@ -119,7 +119,7 @@ class ShareGroupStatePartitionMetadataRecord:
     deleting_topics: tuple[NamedTopic, ...] = ()
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (15, "")
+    RECORD_TYPE = 15
 
 
 ShareGroupRecord = (

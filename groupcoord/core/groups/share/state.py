@@ -7,8 +7,7 @@ Apache Kafka 4.4.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from uuid import UUID
 
 from attrs import define, evolve, field, frozen
@@ -199,7 +198,7 @@ class ShareAssignment:
     assigned: Partitions = field(factory=dict)
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
-        return topic_partitions(self.assigned)
+        return tuple([TopicPartitions(topic_id, tuple(indexes)) for topic_id, indexes in self.assigned.items()])
 
 
 NEW_ASSIGNMENT = ShareAssignment()
@@ -226,11 +225,14 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
     SMALL = ("name_subscribers",)
     MEMBER = ShareMember
     NEW_ASSIGNMENT = NEW_ASSIGNMENT
-    RECORDS_OF_MEMBER = (
-        ShareGroupCurrentMemberAssignmentRecord,
-        ShareGroupTargetAssignmentMemberRecord,
-        ShareGroupMemberMetadataRecord,
-    )
+    RECORDS: ClassVar[Mapping[Any, str]] = {
+        ShareGroupMemberMetadataRecord: "member",
+        ShareGroupMetadataRecord: "group",
+        ShareGroupTargetAssignmentMetadataRecord: "target_epoch",
+        ShareGroupTargetAssignmentMemberRecord: "target",
+        ShareGroupCurrentMemberAssignmentRecord: "assignment",
+        ShareGroupStatePartitionMetadataRecord: "state_partitions",
+    }
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -252,7 +254,7 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
             ShareGroupMetadataRecord.key,
         )
         return [
-            *chain.from_iterable(map(self.member_tombstones, {**self.members, **self.targets})),
+            *self.member_tombstones(*{**self.members, **self.targets}),
             *(GroupTombstone(self.group_id, key) for key in keys),
         ]
 
@@ -263,6 +265,16 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
 
     def _assignment_of(self, record: ShareGroupCurrentMemberAssignmentRecord) -> ShareAssignment:
         return ShareAssignment(record.member_epoch, record.previous_member_epoch, dict(record.assigned_partitions))
+
+    def assignment_record(self, member_id: str, assignment: ShareAssignment) -> ShareGroupCurrentMemberAssignmentRecord:
+        return ShareGroupCurrentMemberAssignmentRecord(
+            self.group_id,
+            member_id,
+            assignment.member_epoch,
+            assignment.previous_member_epoch,
+            STABLE,
+            assignment.by_topic(),
+        )
 
     def _count(self, member: ShareMember, change: int) -> None:
         # Not the base method: share groups have no static members.
@@ -292,43 +304,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
         return all(assigned.get(topic_id, set()) == partitions for topic_id, partitions in initialized.items())
-
-
-def topic_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
-    """Return partitions as in records and responses."""
-    return tuple([TopicPartitions(topic_id, tuple(indexes)) for topic_id, indexes in partitions.items()])
-
-
-def assignment_record(
-    group_id: str, member_id: str, assignment: ShareAssignment
-) -> ShareGroupCurrentMemberAssignmentRecord:
-    return ShareGroupCurrentMemberAssignmentRecord(
-        group_id,
-        member_id,
-        assignment.member_epoch,
-        assignment.previous_member_epoch,
-        STABLE,
-        assignment.by_topic(),
-    )
-
-
-ShareState.APPLY = {
-    ShareGroupMemberMetadataRecord: ShareState._apply_member,
-    ShareGroupMetadataRecord: ShareState._apply_group,
-    ShareGroupTargetAssignmentMetadataRecord: ShareState._apply_target_epoch,
-    ShareGroupTargetAssignmentMemberRecord: ShareState._apply_target,
-    ShareGroupCurrentMemberAssignmentRecord: ShareState._apply_assignment,
-    ShareGroupStatePartitionMetadataRecord: ShareState._apply_state_partitions,
-}
-
-ShareState.FORGET = {
-    10: ShareState._forget_member,
-    11: ShareState._forget_group,
-    12: ShareState._forget_target_epoch,
-    13: ShareState._forget_target,
-    14: ShareState._forget_assignment,
-    15: ShareState._forget_state_partitions,
-}
 
 
 StateRequest = InitializeShareGroupState | DeleteShareGroupState

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
+from attrs import astuple
+
 from groupcoord.config import Config, GroupType
 from groupcoord.core.groups.base.group import CommittingGroup, MemberTimers
 from groupcoord.core.groups.streams.assignors import MemberTasks, walk_tasks
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskState
+from groupcoord.core.groups.streams.reconciliation import TaskState
 from groupcoord.core.groups.streams.records import Subtopology, TopicInfo
 from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsGroupEnvironment, StreamsMemory
 from groupcoord.core.groups.streams.state import StreamsMember, StreamsState, task_ids
@@ -39,6 +41,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
 
     TYPE = GroupType.STREAMS
     STATE = StreamsState
+    STATES = StreamsGroupState
     SESSION = TimerKind.STREAMS_SESSION
     REVOCATION = TimerKind.TASK_REVOCATION
     MEMBER_TIMERS = (TimerKind.STREAMS_SESSION, TimerKind.TASK_REVOCATION)
@@ -46,26 +49,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
     def __init__(self, group_id: str, partition: int, environment: StreamsGroupEnvironment) -> None:
         super().__init__(group_id, partition, environment)
         self.memory = StreamsMemory()
-
-    @property
-    def group_state(self) -> StreamsGroupState:
-        state = self.state
-        if self.is_dead:
-            return StreamsGroupState.DEAD
-        if not state.members:
-            return StreamsGroupState.EMPTY
-        # Kafka's order: an invalid topology hides all later states.
-        if not state.is_ready:
-            return StreamsGroupState.NOT_READY
-        if state.epoch > state.assignment_epoch:
-            return StreamsGroupState.ASSIGNING
-        if all(map(state.is_settled, state.members.values())):
-            return StreamsGroupState.STABLE
-        return StreamsGroupState.RECONCILING
-
-    @property
-    def is_rebalancing(self) -> bool:
-        return self.group_state not in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY)
 
     def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
         """Return a function to the epoch since which a member has the active task that reads a partition, or None."""
@@ -124,12 +107,8 @@ class StreamsGroup(CommittingGroup[StreamsState]):
             metadata.client_tags,
             tuple(sorted(known.offsets)),
             tuple(sorted(known.end_offsets)),
-            _described_tasks(member.assignment.assigned),
-            DescribedTasks(
-                task_ids(walk_tasks(target.active)),
-                task_ids(walk_tasks(target.standby)),
-                task_ids(walk_tasks(target.warmup)),
-            ),
+            DescribedTasks(*map(task_ids, member.assignment.assigned.by_role)),
+            DescribedTasks(*map(task_ids, map(walk_tasks, astuple(target, recurse=False)))),
         )
 
     def max_size(self, config: Config) -> int:
@@ -162,10 +141,6 @@ def _described_subtopology(subtopology: Subtopology, counts: Mapping[str, int]) 
 def _described_topics(topics: tuple[TopicInfo, ...], counts: Mapping[str, int]) -> tuple[TopicInfo, ...]:
     named = sorted(topics, key=lambda topic: topic.name)
     return tuple(topic._replace(partitions=counts.get(topic.name, topic.partitions)) for topic in named)
-
-
-def _described_tasks(held: HeldTasks) -> DescribedTasks:
-    return DescribedTasks(task_ids(held.active), task_ids(held.standby), task_ids(held.warmup))
 
 
 class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):

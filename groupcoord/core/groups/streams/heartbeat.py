@@ -12,16 +12,16 @@ from itertools import chain
 
 from attrs import evolve, frozen
 
+from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.member_lookup import identify, replace_member
+from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
 from groupcoord.core.groups.streams.assignors import (
     MemberTasks,
     StreamsGroupSpec,
     StreamsMemberSpec,
     SubtopologySpec,
-    Task,
     TaskAssignorError,
     by_subtopology,
     walk_tasks,
@@ -41,8 +41,6 @@ from groupcoord.core.groups.streams.state import (
     StreamsDraft,
     StreamsMember,
     StreamsState,
-    assignment_record,
-    target_record,
     task_set,
 )
 from groupcoord.core.groups.streams.topology import (
@@ -90,15 +88,7 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
         return StreamsMember(draft.state.no_metadata(request.member_id))
     if not takes_place:
         return member
-    target = draft.state.targets.get(member.member_id, MemberTasks())
-    return replace_member(
-        draft,
-        member,
-        request.member_id,
-        target=target,
-        target_record=target_record,
-        assignment_record=assignment_record,
-    )
+    return replace_member(draft, member, request.member_id, no_target=MemberTasks())
 
 
 def assign_target(
@@ -135,13 +125,8 @@ def assign_target(
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     targets = {member_id: assignment.get(member_id, MemberTasks()) for member_id in visiting_order}
     before = _targets_so_far(draft)
-    draft.write(
-        *(
-            target_record(state.group_id, member_id, target)
-            for member_id, target in targets.items()
-            if before.get(member_id) != target
-        ),
-        StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
+    draft.write_targets(
+        {member_id: target for member_id, target in targets.items() if before.get(member_id) != target}, now_ms
     )
     return targets
 
@@ -163,14 +148,10 @@ def _member_spec(member: StreamsMember, known: MemberOffsets | None) -> StreamsM
     offsets: dict[str, dict[int, int]] = {}
     for subtopology_id, partition, offset in known.offsets if known is not None else ():
         offsets.setdefault(subtopology_id, {})[partition] = offset
-    running = MemberTasks(_tasks(assigned.active), _tasks(assigned.standby), _tasks(assigned.warmup))
+    running = MemberTasks(*(dict(by_subtopology(tasks)) for tasks in assigned.by_role))
     return StreamsMemberSpec(
         metadata.process_id, running, offsets, metadata.instance_id, metadata.rack_id, dict(metadata.client_tags)
     )
-
-
-def _tasks(tasks: Iterable[Task]) -> dict[str, tuple[int, ...]]:
-    return dict(by_subtopology(tasks))
 
 
 RACK_AWARE_ASSIGNMENT_TAGS = "rack.aware.assignment.tags"
@@ -215,7 +196,10 @@ def handle_heartbeat(
 ) -> Step:
     """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
     # Kafka's order: size, member, metadata, topology, topics, tasks, offsets, epoch, target, assignment.
-    check_capacity(draft, request, environment)
+    # A returning static member always has room; unknown ids with an epoch fail later.
+    is_known = request.member_id in draft.state.members or request.instance_id in draft.state.static_members
+    if not (is_known or request.member_epoch):
+        check_capacity(draft.state, GroupType.STREAMS, environment.config.group_streams_max_size)
     before = resolve_member(draft, memory, request)
     metadata = _updated(before.metadata, request)
     bumps = _write_member(draft, before, metadata, request)
@@ -251,23 +235,9 @@ def handle_heartbeat(
     )
     assignment = _reconcile(draft, member, target, request)
     if assignment != member.assignment:
-        draft.write(assignment_record(draft.state.group_id, member.member_id, assignment))
+        draft.write(draft.state.assignment_record(member.member_id, assignment))
         member = StreamsMember(metadata, assignment)
     return Step(before, member, configured, metadata.topology_epoch < topology.epoch, is_delayed)
-
-
-def check_capacity(draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment) -> None:
-    state = draft.state
-    # A returning static member always has room; unknown ids with an epoch fail later.
-    is_known = request.member_id in state.members or request.instance_id in state.static_members
-    if is_known or request.member_epoch:
-        return
-    max_size = environment.config.group_streams_max_size
-    if len(state.members) >= max_size:
-        raise RefusedError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The streams group has reached its maximum capacity of {max_size} members.",
-        )
 
 
 # ---------------------------------------------------------------- metadata of a member
@@ -488,8 +458,8 @@ def _wanted(target: MemberTasks) -> HeldTasks:
 
 
 def _has_target(state: StreamsState, member: StreamsMember) -> bool:
-    wanted, has = _wanted(state.targets.get(member.member_id, MemberTasks())), member.assignment.assigned
-    return (wanted.active.keys(), wanted.standby, wanted.warmup) == (has.active.keys(), has.standby, has.warmup)
+    wanted = _wanted(state.targets.get(member.member_id, MemberTasks()))
+    return wanted.by_role == member.assignment.assigned.by_role
 
 
 def _reconcile(

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from attrs import define, evolve
+from attrs import define
 
-from groupcoord.core.events import Cause, MemberRemoved, Trigger
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.kind import ModernGroups
-from groupcoord.core.groups.base.member_lookup import find_sender
-from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
 from groupcoord.core.groups.streams.group import StreamsGroup, StreamsTimers
 from groupcoord.core.groups.streams.heartbeat import Step, assign_target, handle_heartbeat
-from groupcoord.core.groups.streams.reconciliation import NO_TASKS, HeldTasks
-from groupcoord.core.groups.streams.records import StreamsGroupTargetAssignmentMetadataRecord
 from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment, StreamsMemory
 from groupcoord.core.groups.streams.state import (
     EndpointError,
     StreamsDraft,
-    assignment_record,
     gone_members,
     is_empty_between,
     task_ids,
@@ -35,7 +30,6 @@ from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     DescribedStreamsGroup,
     JoinGroup,
     JoinGroupResponse,
@@ -50,38 +44,13 @@ from groupcoord.core.timers import NEVER_MS, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 
-def leave(
-    draft: StreamsDraft, request: StreamsGroupHeartbeat, environment: StreamsGroupEnvironment, now_ms: int
-) -> StreamsGroupHeartbeatResponse:
-    """Handle the heartbeat of a member that leaves; a static member may leave temporarily."""
-    state = draft.state
-    member = find_sender(state, request.member_id, request.instance_id)
-    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        # The member keeps its tasks; Kafka resets their epochs to 0.
-        had = member.assignment.assigned
-        assigned = HeldTasks(dict.fromkeys(had.active, 0), had.standby, had.warmup)
-        assignment = evolve(
-            member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation=NO_TASKS
-        )
-        draft.write(assignment_record(state.group_id, member.member_id, assignment))
-    else:
-        remove_members(draft, (member.member_id,), Cause.LEAVE, environment, now_ms)
-    return StreamsGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
-
-
 def remove_members(
     draft: StreamsDraft, member_ids: Collection[str], cause: Cause, environment: StreamsGroupEnvironment, now_ms: int
 ) -> None:
-    state = draft.state
-    group_id = state.group_id
-    for member_id in member_ids:
-        draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
-        draft.write(*state.member_tombstones(member_id))
+    draft.tell_removal(member_ids, cause)
+    draft.write(*draft.state.member_tombstones(*member_ids))
     # Unlike in consumer groups no topics are compared.
-    draft.begin_epoch(state.metadata_hash, Trigger(cause, next(iter(member_ids))))
-    if not draft.state.members:
-        # Epochs of an empty group stay equal, as in consumer groups (KAFKA-20442).
-        draft.write(StreamsGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))
+    draft.begin_epoch_without_members(draft.state.metadata_hash, Trigger(cause, next(iter(member_ids))))
 
 
 @define(eq=False)
@@ -117,6 +86,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
     group_class = StreamsGroup
     draft_class = StreamsDraft
     heartbeat_request = StreamsGroupHeartbeat
+    response_class = StreamsGroupHeartbeatResponse
     describe_request = StreamsGroupDescribe
     described_class = DescribedStreamsGroup
     answer_class = InternalTopicsCreated
@@ -184,7 +154,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         if request.shutdown_application and request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             self._ask_for_shutdown(group, memory, request)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
-            return leave(draft, request, self._environment, now_ms)
+            response: StreamsGroupHeartbeatResponse = self.leave_by_heartbeat(draft, request, now_ms)
+            return response
         settings = self._environment.settings_of(group.group_id)
         was_empty = not draft.state.members
         writer, findings = self._context.writer, memory.findings
@@ -213,7 +184,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         if member_id in group.state.members:
             self._timers.start_session(group, step.member, now_ms)
         shows_tasks = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or step.has_changed_tasks
-        assigned = step.member.assignment.assigned
+        by_role = step.member.assignment.assigned.by_role
+        active, standby, warmup = map(task_ids, by_role) if shows_tasks else (None, None, None)
         endpoints = None
         # Endpoints are sent until the member reports the present epoch.
         if memory.endpoint_epoch != request.endpoint_information_epoch:
@@ -234,9 +206,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             settings.acceptable_recovery_lag,
             settings.task_offset_interval_ms,
             self._status(group, memory, step, request, now_ms),
-            task_ids(assigned.active) if shows_tasks else None,
-            task_ids(assigned.standby) if shows_tasks else None,
-            task_ids(assigned.warmup) if shows_tasks else None,
+            active,
+            standby,
+            warmup,
             # Kafka answers the creating heartbeat with 0.
             endpoint_information_epoch=0 if known is None else memory.endpoint_epoch,
             partitions_by_user_endpoint=endpoints,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping, Set
 from enum import IntEnum
 from typing import Protocol
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.groups.streams.assignors import Task
@@ -49,21 +49,19 @@ class HeldTasks:
     standby: Set[Task] = frozenset()
     warmup: Set[Task] = frozenset()
 
+    @property
+    def by_role(self) -> tuple[Set[Task], Set[Task], Set[Task]]:
+        return self.active.keys(), self.standby, self.warmup
+
     def __bool__(self) -> bool:
-        return bool(self.active or self.standby or self.warmup)
+        return any(self.by_role)
 
     def shares(self, other: HeldTasks) -> bool:
         """Return whether a task is in both, in the same role."""
-        return not (
-            self.active.keys().isdisjoint(other.active)
-            and self.standby.isdisjoint(other.standby)
-            and self.warmup.isdisjoint(other.warmup)
-        )
+        return any(mine & theirs for mine, theirs in zip(self.by_role, other.by_role, strict=True))
 
     def has_all(self, other: HeldTasks) -> bool:
-        return (
-            other.active.keys() <= self.active.keys() and other.standby <= self.standby and other.warmup <= self.warmup
-        )
+        return all(theirs <= mine for mine, theirs in zip(self.by_role, other.by_role, strict=True))
 
 
 NO_TASKS = HeldTasks()
@@ -86,6 +84,12 @@ class TaskAssignment:
     state: TaskState = TaskState.STABLE
     assigned: HeldTasks = NO_TASKS
     pending_revocation: HeldTasks = NO_TASKS
+
+    def as_left(self, member_epoch: int) -> TaskAssignment:
+        """Return the assignment of a static member that leaves temporarily, with its tasks."""
+        # Kafka resets the epochs of active tasks to 0.
+        assigned = evolve(self.assigned, active=dict.fromkeys(self.assigned.active, 0))
+        return evolve(self, member_epoch=member_epoch, assigned=assigned, pending_revocation=NO_TASKS)
 
 
 class TaskProcesses(Protocol):
@@ -143,9 +147,13 @@ class _Reconciliation:
         new_active = {task for task in wanted.active if task not in had.active}
         new_standby = wanted.standby - had.standby
         new_warmup = wanted.warmup - had.warmup
-        free_active = {task for task in new_active if self._may_run(task)}
-        free_standby = {task for task in new_standby if self._may_copy(task)}
-        free_warmup = {task for task in new_warmup if self._may_warm_up(task)}
+        active_at = self.processes.active
+        free_active = {task for task in new_active if not active_at.get(task, ()) and self._is_free(task)}
+        free_standby = {task for task in new_standby if self._is_free(task)}
+        # Not even if the member itself runs it: the active task is released first.
+        free_warmup = {
+            task for task in new_warmup if self.process_id not in active_at.get(task, ()) and self._is_free(task)
+        }
         is_waiting = (free_active, free_standby, free_warmup) != (new_active, new_standby, new_warmup)
         # Within the member roles change at once.
         kept_standby = (had.standby & wanted.standby) | (free_standby & (had.active.keys() | had.warmup))
@@ -168,28 +176,13 @@ class _Reconciliation:
         state = TaskState.UNRELEASED_TASKS if is_waiting else TaskState.STABLE
         return self._moved(self.target_epoch, state, assigned, NO_TASKS)
 
-    def _may_run(self, task: Task) -> bool:
-        """Return whether no member runs a task, and no other member of this process has a copy."""
-        return not (
-            self.processes.active.get(task, ())
-            or (self.process_id in self.processes.standby.get(task, ()) and task not in self.current.assigned.standby)
-            or (self.process_id in self.processes.warmup.get(task, ()) and task not in self.current.assigned.warmup)
-        )
-
-    def _may_copy(self, task: Task) -> bool:
-        """Return whether no other member of this process runs a task or makes a copy, and none has one."""
-        return not (
-            (self.process_id in self.processes.active.get(task, ()) and task not in self.current.assigned.active)
-            or self.process_id in self.processes.standby.get(task, ())
-            or (self.process_id in self.processes.warmup.get(task, ()) and task not in self.current.assigned.warmup)
-        )
-
-    def _may_warm_up(self, task: Task) -> bool:
-        """Return whether no other member of this process has a copy of a task, and none runs it or makes one."""
-        return not (
-            self.process_id in self.processes.active.get(task, ())
-            or (self.process_id in self.processes.standby.get(task, ()) and task not in self.current.assigned.standby)
-            or self.process_id in self.processes.warmup.get(task, ())
+    def _is_free(self, task: Task) -> bool:
+        """Return whether no other member of this process has a task in any role."""
+        processes = self.processes
+        holders = processes.active, processes.standby, processes.warmup
+        return not any(
+            self.process_id in by_task.get(task, ()) and task not in held
+            for by_task, held in zip(holders, self.current.assigned.by_role, strict=True)
         )
 
     def _moved(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.javacompat.hashing import hash_map_order
-from groupcoord.core.log.record_keys import MemberRecord, RecordKey
+from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord
 
 NEVER_CHANGES = True  # instances of all classes here are shared by copies (core/copies.py)
 
@@ -118,7 +118,7 @@ class Subtopology(NamedTuple):
 
 @fast_init
 @frozen
-class StreamsGroupMetadataRecord:
+class StreamsGroupMetadataRecord(GroupWideRecord):
     """Epoch of a group, which every change of the assignment's inputs increases, and some of these inputs (type 17).
 
     Attributes:
@@ -138,7 +138,7 @@ class StreamsGroupMetadataRecord:
     failed_description_topology_epoch: int = -1
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (17, "")
+    RECORD_TYPE = 17
 
 
 @fast_init
@@ -164,7 +164,7 @@ class StreamsGroupMemberMetadataRecord(MemberRecord):
 
 @fast_init
 @frozen
-class StreamsGroupTargetAssignmentMetadataRecord:
+class StreamsGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     """Group epoch and time of the target assignment (record type 20); time 0 without members."""
 
     group_id: str
@@ -172,7 +172,7 @@ class StreamsGroupTargetAssignmentMetadataRecord:
     assignment_timestamp_ms: int = 0
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (20, "")
+    RECORD_TYPE = 20
 
 
 @fast_init
@@ -216,7 +216,7 @@ class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
 
 @fast_init
 @frozen
-class StreamsGroupTopologyRecord:
+class StreamsGroupTopologyRecord(GroupWideRecord):
     """Topology of a group (record type 23), as its first member sent it."""
 
     group_id: str
@@ -224,7 +224,7 @@ class StreamsGroupTopologyRecord:
     subtopologies: tuple[Subtopology, ...] = ()
     raw_value: bytes | None = None
 
-    key: ClassVar[RecordKey] = (23, "")
+    RECORD_TYPE = 23
 
     @cached_property
     def required_topics(self) -> tuple[str, ...]:

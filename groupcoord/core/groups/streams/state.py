@@ -6,8 +6,9 @@ Sources: ``StreamsGroup`` and the ``replay`` methods of ``GroupMetadataManager``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import astuple, frozen
 
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.environment import KnownTopics
@@ -35,6 +36,8 @@ NUM_STANDBY_REPLICAS = "num.standby.replicas"
 """Key of the number of standby copies in an epoch record."""
 
 NEW_ASSIGNMENT = TaskAssignment()
+
+ROLES = ("active", "standby", "warmup")
 
 Holders = tuple[str, ...]
 """The processes that have a task, sorted; one more than once if several of its members do."""
@@ -66,11 +69,14 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
     LARGE = frozenset({"active", "members", "standby", "static_members", "targets", "warmup"})
     MEMBER = StreamsMember
     NEW_ASSIGNMENT = NEW_ASSIGNMENT
-    RECORDS_OF_MEMBER = (
-        StreamsGroupCurrentMemberAssignmentRecord,
-        StreamsGroupTargetAssignmentMemberRecord,
-        StreamsGroupMemberMetadataRecord,
-    )
+    RECORDS: ClassVar[Mapping[Any, str]] = {
+        StreamsGroupMetadataRecord: "group",
+        StreamsGroupMemberMetadataRecord: "member",
+        StreamsGroupTargetAssignmentMetadataRecord: "target_epoch",
+        StreamsGroupTargetAssignmentMemberRecord: "target",
+        StreamsGroupCurrentMemberAssignmentRecord: "assignment",
+        StreamsGroupTopologyRecord: "topology",
+    }
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -128,7 +134,44 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         return StreamsGroupMemberMetadataRecord(self.group_id, member_id, None, None, "", "")
 
     def _assignment_of(self, record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
-        return assignment_of(record)
+        return TaskAssignment(
+            record.member_epoch,
+            record.previous_member_epoch,
+            TaskState.of(record.state),
+            HeldTasks(
+                # Only active tasks have epochs, since commits are checked by them alone.
+                _epochs_of(record.active_tasks, record.member_epoch),
+                task_set(record.standby_tasks),
+                task_set(record.warmup_tasks),
+            ),
+            HeldTasks(
+                _epochs_of(record.active_tasks_pending_revocation, record.member_epoch),
+                task_set(record.standby_tasks_pending_revocation),
+                task_set(record.warmup_tasks_pending_revocation),
+            ),
+        )
+
+    def assignment_record(
+        self, member_id: str, assignment: TaskAssignment
+    ) -> StreamsGroupCurrentMemberAssignmentRecord:
+        assigned, pending = assignment.assigned, assignment.pending_revocation
+        return StreamsGroupCurrentMemberAssignmentRecord(
+            self.group_id,
+            member_id,
+            assignment.member_epoch,
+            assignment.previous_member_epoch,
+            assignment.state,
+            _with_epochs(assigned.active),
+            _without_epochs(assigned.standby),
+            _without_epochs(assigned.warmup),
+            _with_epochs(pending.active),
+            _without_epochs(pending.standby),
+            _without_epochs(pending.warmup),
+        )
+
+    def target_record(self, member_id: str, target: MemberTasks) -> StreamsGroupTargetAssignmentMemberRecord:
+        active, standby, warmup = map(task_ids, map(walk_tasks, astuple(target, recurse=False)))
+        return StreamsGroupTargetAssignmentMemberRecord(self.group_id, member_id, active, standby, warmup)
 
     def _reassign(self, before: StreamsMember | None, after: StreamsMember | None) -> None:
         if before is not None:
@@ -140,7 +183,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
     def _hold(self, member: StreamsMember, change: HolderChange) -> None:
         process_id = member.metadata.process_id
         for held in (member.assignment.assigned, member.assignment.pending_revocation):
-            for role, tasks in (("active", held.active), ("standby", held.standby), ("warmup", held.warmup)):
+            for role, tasks in zip(ROLES, held.by_role, strict=True):
                 for task in tasks:
                     change(role, task, process_id)
 
@@ -194,25 +237,6 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 # ---------------------------------------------------------------- records of a member
 
 
-def assignment_of(record: StreamsGroupCurrentMemberAssignmentRecord) -> TaskAssignment:
-    return TaskAssignment(
-        record.member_epoch,
-        record.previous_member_epoch,
-        TaskState.of(record.state),
-        HeldTasks(
-            # Only active tasks have epochs, since commits are checked by them alone.
-            _epochs_of(record.active_tasks, record.member_epoch),
-            task_set(record.standby_tasks),
-            task_set(record.warmup_tasks),
-        ),
-        HeldTasks(
-            _epochs_of(record.active_tasks_pending_revocation, record.member_epoch),
-            task_set(record.standby_tasks_pending_revocation),
-            task_set(record.warmup_tasks_pending_revocation),
-        ),
-    )
-
-
 def _epochs_of(tasks: Iterable[AssignedTaskIds], member_epoch: int) -> dict[Task, int]:
     found = {}
     for subtopology_id, partitions, epochs in tasks:
@@ -231,25 +255,6 @@ def _tasks_of(tasks: Iterable[TaskIds]) -> Tasks:
     return {ids.subtopology_id: ids.partitions for ids in tasks if ids.partitions}
 
 
-def assignment_record(
-    group_id: str, member_id: str, assignment: TaskAssignment
-) -> StreamsGroupCurrentMemberAssignmentRecord:
-    assigned, pending = assignment.assigned, assignment.pending_revocation
-    return StreamsGroupCurrentMemberAssignmentRecord(
-        group_id,
-        member_id,
-        assignment.member_epoch,
-        assignment.previous_member_epoch,
-        assignment.state,
-        _with_epochs(assigned.active),
-        _without_epochs(assigned.standby),
-        _without_epochs(assigned.warmup),
-        _with_epochs(pending.active),
-        _without_epochs(pending.standby),
-        _without_epochs(pending.warmup),
-    )
-
-
 def _with_epochs(tasks: Mapping[Task, int]) -> tuple[AssignedTaskIds, ...]:
     return tuple(
         AssignedTaskIds(name, partitions, tuple(tasks[name, partition] for partition in partitions))
@@ -263,16 +268,6 @@ def _without_epochs(tasks: Iterable[Task]) -> tuple[AssignedTaskIds, ...]:
 
 def task_ids(tasks: Iterable[Task]) -> tuple[TaskIds, ...]:
     return tuple(TaskIds(name, partitions) for name, partitions in by_subtopology(tasks))
-
-
-def target_record(group_id: str, member_id: str, target: MemberTasks) -> StreamsGroupTargetAssignmentMemberRecord:
-    return StreamsGroupTargetAssignmentMemberRecord(
-        group_id,
-        member_id,
-        task_ids(walk_tasks(target.active)),
-        task_ids(walk_tasks(target.standby)),
-        task_ids(walk_tasks(target.warmup)),
-    )
 
 
 def gone_members(records: Iterable[Record]) -> list[str]:
@@ -295,25 +290,6 @@ def is_empty_between(members: Iterable[str], records: Iterable[Record]) -> bool:
             if not left:
                 return True
     return False
-
-
-StreamsState.APPLY = {
-    StreamsGroupMetadataRecord: StreamsState._apply_group,
-    StreamsGroupMemberMetadataRecord: StreamsState._apply_member,
-    StreamsGroupTargetAssignmentMetadataRecord: StreamsState._apply_target_epoch,
-    StreamsGroupTargetAssignmentMemberRecord: StreamsState._apply_target,
-    StreamsGroupCurrentMemberAssignmentRecord: StreamsState._apply_assignment,
-    StreamsGroupTopologyRecord: StreamsState._apply_topology,
-}
-
-StreamsState.FORGET = {
-    17: StreamsState._forget_group,
-    19: StreamsState._forget_member,
-    20: StreamsState._forget_target_epoch,
-    21: StreamsState._forget_target,
-    22: StreamsState._forget_assignment,
-    23: StreamsState._forget_topology,
-}
 
 
 class StreamsDraft(Draft[StreamsState]):
