@@ -26,8 +26,6 @@ from groupcoord.errors import ErrorCode
 from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.laws.coordinator import error_codes, require
 
-__all__ = ["check_answer", "check_reaction"]
-
 OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH})
 """Errors about the member of a commit."""
 

@@ -30,17 +30,6 @@ from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
 from groupcoord.laws.coordinator import require
 from groupcoord.log_store import LogStore
 
-__all__ = [
-    "OF_NO_GROUP",
-    "check_append",
-    "check_consumer_group_is_served",
-    "check_epochs_grow",
-    "check_member_sees_what_is_durable",
-    "check_restart_writes_the_same",
-    "check_sound_consumer_group",
-    "consumer_group_of",
-]
-
 
 def check_sound_epochs(state: ModernGroupState[Any, Any]) -> None:
     """Check that members are not ahead of the target nor the target of the group, and no target of a former member is

@@ -47,32 +47,6 @@ from groupcoord.core.partition import Partition
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.log_store import LogRecord, LogStore
 
-__all__ = [
-    "LawBrokenError",
-    "OffsetLedger",
-    "check_acknowledged_commits",
-    "check_bytes",
-    "check_compaction_rebuilds",
-    "check_fetch_is_the_log",
-    "check_generations_grow",
-    "check_hard_state_is_the_log",
-    "check_log_can_be_loaded",
-    "check_places",
-    "check_rebuilt",
-    "check_replay",
-    "check_size",
-    "check_snapshot_rebuilds",
-    "check_timers",
-    "check_tokens",
-    "compacted",
-    "error_codes",
-    "errors_in",
-    "offsets_in_log",
-    "replayed",
-    "require",
-    "served_partitions",
-]
-
 OffsetKey = tuple[str, str, int]
 """Group, topic, partition."""
 

@@ -16,8 +16,6 @@ from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.core.partition import Partition
 from groupcoord.laws.coordinator import require, served_partitions
 
-__all__ = ["check_expiry", "check_forgets_topic", "offsets_of_topic"]
-
 
 def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> None:
     """Check that expiry removes only old and unused offsets.

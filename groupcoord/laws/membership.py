@@ -18,15 +18,6 @@ from groupcoord.core.partition import Partition
 from groupcoord.laws.coordinator import check_size, check_tokens, require, served_partitions
 from groupcoord.log_store import LogStore
 
-__all__ = [
-    "check_every_step",
-    "check_every_wait_ends",
-    "check_fenced",
-    "check_members_are_durable",
-    "check_nobody_waits_for_nobody",
-    "ids_taken_back",
-]
-
 
 def check_every_step(
     coordinator: GroupCoordinator, outstanding: Iterable[Hashable], taken_back: Collection[str] = ()
