@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "clock": (),
     "errors": ("core.fast_construct",),
     "config": ("errors",),
-    "core": ("errors", "config"),
+    "core": ("errors", "config", "schema"),
     "messages": ("core.messages",),
     "events": ("core.events",),
     "assignors": (
@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         ),
         "errors",
     ),
-    "schema": ("core.log.records",),  # of these only what stands for "no id"
+    "schema": (),
     "records": (
         *("schema", "core.log.records", "core.share_state", "core.columns"),
         *("core.consumer_protocol", "core.fast_construct", "errors"),
@@ -245,7 +245,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
         *("groups.consumer.reconciliation", "groups.streams.reconciliation"),
     ),
     # facts: what the log says, and what is asked of any group
-    ("log.hard_state", "offsets.cache", "offsets.drafting", "replies", "host_queries", "groups.group"),
+    ("log.hard_state", "offsets.cache", "replies", "host_queries", "groups.group"),
     ("share_state.states", "share_partition"),
     # state of the groups of each type
     (

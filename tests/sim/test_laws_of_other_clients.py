@@ -13,7 +13,7 @@ from groupcoord.core.log.records import NO_PRODUCER_ID, CommitRecords, Committed
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
 from groupcoord.core.offsets import commits
 from groupcoord.core.offsets.cache import OffsetCache
-from groupcoord.core.offsets.drafting import draft_commit
+from groupcoord.core.offsets.commits import draft_commit
 from groupcoord.core.offsets.retention import Retention
 from groupcoord.sim import (
     AdminAction,

@@ -12,7 +12,7 @@ from uuid import UUID
 from attrs import define, field, frozen, setters
 from attrs.validators import instance_of
 
-from groupcoord.core.columns import OffsetColumns, Rows, offset_columns
+from groupcoord.core.columns import AsciiTexts, OffsetColumns, Rows, make_columns, offset_columns
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.membership import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.core.messages.request import GroupRequest, Request
@@ -33,13 +33,6 @@ class OffsetToCommit:
 _fields_of = attrgetter("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
 
 
-def _columns(partitions: Sequence[OffsetToCommit]) -> OffsetColumns:
-    if not partitions:
-        return offset_columns([], [], [])
-    indexes, offsets, leader_epochs, metadata = zip(*map(_fields_of, partitions), strict=True)
-    return offset_columns(indexes, offsets, leader_epochs, [m or "" for m in metadata] if any(metadata) else None)
-
-
 @define(repr=False, init=False)
 class TopicToCommit:
     """One topic of a commit: by name, or (``name`` None, request version 10) by topic id.
@@ -56,7 +49,12 @@ class TopicToCommit:
     ) -> None:
         self.name = name
         # Not by a converter, which costs a call: two of these are made for each topic of a commit.
-        self.columns = partitions if isinstance(partitions, OffsetColumns) else _columns(partitions)
+        if isinstance(partitions, OffsetColumns):
+            self.columns = partitions
+        else:
+            *numbers, metadata = list(zip(*map(_fields_of, partitions), strict=True)) or [()] * 4
+            # Metadata that are all empty are None, as in offset_columns.
+            self.columns = make_columns((*numbers, tuple([m or "" for m in metadata]) if any(metadata) else None))
         self.topic_id = topic_id
 
     @property
@@ -108,6 +106,28 @@ def partition_results(partitions: Sequence[PartitionResult]) -> PartitionResults
 def refused_partitions(partition_indexes: tuple[int, ...], error_code: ErrorCode) -> PartitionResults:
     """Return the same result for all of these partitions."""
     return PartitionResults(partition_indexes, (error_code,) * len(partition_indexes))
+
+
+def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, tuple[ErrorCode, ...] | None]:
+    """Return the offsets without too long metadata, and the errors of all, or None without errors."""
+    metadata = columns.metadata
+    if metadata is None:
+        return columns, None
+    # A text has at most two UTF-16 units for each character.
+    # Texts of one length are not decoded for this.
+    longest = metadata.length if type(metadata) is AsciiTexts else max(map(len, metadata))
+    if 2 * longest <= limit:  # nearly always
+        return columns, None
+    is_refused = [utf16_length(text) > limit for text in metadata]
+    if True not in is_refused:
+        return columns, None
+    error_codes = [ErrorCode.OFFSET_METADATA_TOO_LARGE if refused else ErrorCode.NONE for refused in is_refused]
+    return columns.select([place for place, refused in enumerate(is_refused) if not refused]), tuple(error_codes)
+
+
+def utf16_length(text: str) -> int:
+    # Kafka's limits count UTF-16 code units, lone surrogates included.
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 class TopicResult(NamedTuple):

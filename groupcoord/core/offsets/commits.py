@@ -13,6 +13,8 @@ from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ZERO_UUID,
     CommitRecords,
@@ -20,6 +22,8 @@ from groupcoord.core.log.records import (
     OffsetTombstone,
     Record,
     TransactionMarker,
+    make_commit_kind,
+    make_committed_topic,
 )
 from groupcoord.core.messages import (
     CompleteTransaction,
@@ -34,13 +38,19 @@ from groupcoord.core.messages import (
     OffsetDeleteResponse,
     PartitionResult,
     TopicResult,
+    TopicToCommit,
     TopicToFetch,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.messages.commits import FetchedOffsets, fetched_offsets, refused_topics
+from groupcoord.core.messages.commits import (
+    FetchedOffsets,
+    PartitionResults,
+    accept_metadata,
+    fetched_offsets,
+    refused_topics,
+)
 from groupcoord.core.offsets.cache import fetch_columns
-from groupcoord.core.offsets.drafting import draft_commit
 from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import NO_ERROR, ErrorCode
@@ -104,7 +114,7 @@ class WhenWritten(Continuation):
 
 
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
-_make_reply = maker(Reply)
+_make_reply, _make_result = maker(Reply), maker(TopicResult)
 
 
 RECORD_BYTES_MIN = 40
@@ -304,6 +314,48 @@ class Commits:
                 for row, unstable in rows
             ]
         )
+
+
+def draft_commit(
+    group_id: str,
+    topics: tuple[TopicToCommit, ...],
+    metadata_limit: int,
+    commit_timestamp_ms: int,
+    expire_timestamp_ms: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> tuple[list[CommittedTopic], tuple[TopicResult, ...]]:
+    """Return the records and results of a commit, by topic."""
+    committed, results = [], []
+    for topic in topics:
+        name, columns, topic_id = topic.name, topic.columns, topic.topic_id
+        # The router has replaced ids by names.
+        assert name is not None
+        error_codes = None
+        if columns.metadata is not None:
+            columns, error_codes = accept_metadata(columns, metadata_limit)
+        # Results name all partitions, records only the accepted ones.
+        results.append(_make_result((name, topic_id, PartitionResults(topic.columns[0], error_codes))))
+        if not columns[0]:
+            continue
+        if expire_timestamp_ms != NO_TIMESTAMP:
+            # The version of the record that has an expiry has neither leader epoch nor topic id.
+            topic_id = ZERO_UUID
+            columns = columns._replace(leader_epochs=(NO_LEADER_EPOCH,) * len(columns.offsets))
+        kind = make_commit_kind(
+            (
+                group_id,
+                name,
+                topic_id,
+                commit_timestamp_ms,
+                expire_timestamp_ms,
+                producer_id,
+                producer_epoch,
+                None,
+            )
+        )
+        committed.append(make_committed_topic((kind, columns)))
+    return committed, tuple(results)
 
 
 def _error_without_group(request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
