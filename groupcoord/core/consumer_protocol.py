@@ -7,8 +7,8 @@ version 3, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from struct import Struct, unpack_from
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from attrs import frozen
 
 from groupcoord.core.javacompat.hashing import string_sort_key
 from groupcoord.errors import GroupcoordError
+from groupcoord.schema.engine import BYTES, INT32, STRING, Array, Field, Form, reader_of, structure, writer_of
+from groupcoord.schema.primitives import INT16, Reader, Writer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NEWEST_VERSION = 3
@@ -26,10 +28,21 @@ UNKNOWN_GENERATION_ID = -1
 Fields = dict[str, Any]
 """Fields under the names of Kafka's JSON, in the order of the bytes."""
 
-_INT16, _INT32 = Struct(">h"), Struct(">i")
-_STRING_BYTES_MAX = 32_767
-_UNREADABLE = (StructError, UnicodeDecodeError, ValueError)
-_UNWRITABLE = (StructError, UnicodeEncodeError, ValueError)
+_PARTITIONS = Array(structure(Field("topic", STRING), Field("partitions", Array(INT32))))
+_SCHEMAS = {
+    "subscription": structure(
+        Field("topics", Array(STRING)),
+        Field("userData", BYTES, nullable=True),
+        Field("ownedPartitions", _PARTITIONS, since=1),
+        Field("generationId", INT32, since=2),
+        Field("rackId", STRING, since=3, nullable=True),
+    ),
+    "assignment": structure(Field("assignedPartitions", _PARTITIONS), Field("userData", BYTES, nullable=True)),
+    "partitions": structure(Field("partitions", _PARTITIONS)),
+}
+_FORM = Form(is_dict=True, is_strict=False, is_protocol=True, is_of_tools=True)
+UNREADABLE = (StructError, IndexError, ValueError)
+"""Errors of readers and writers, MalformedError among them."""
 
 
 class TopicPartition(NamedTuple):
@@ -139,9 +152,8 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     for data in set(subscriptions):  # members of one application often send the same bytes
         try:
             # Kafka's coordinator reads only fields of version 0, for any version.
-            _INT16.unpack_from(data)
-            topics.update(_read_subscription(data, 0)[0]["topics"])
-        except _UNREADABLE:
+            topics.update(_reader("subscription", 0)(data, INT16.size)[0]["topics"])
+        except UNREADABLE:
             return None
     return frozenset(topics)
 
@@ -170,14 +182,14 @@ def read_subscription(data: bytes) -> tuple[int, Fields, int]:
     """Return the version of a subscription, its fields, and the position after them; errors as
     :func:`decode_subscription`.
     """
-    return _read("subscription", _read_subscription, data)
+    return _read("subscription", data)
 
 
 def read_assignment(data: bytes) -> tuple[int, Fields, int]:
     """Return the version of an assignment, its fields, and the position after them; errors as
     :func:`decode_assignment`.
     """
-    return _read("assignment", _read_assignment, data)
+    return _read("assignment", data)
 
 
 def write_subscription(fields: Mapping[str, Any], version: int = NEWEST_VERSION) -> bytes:
@@ -186,154 +198,63 @@ def write_subscription(fields: Mapping[str, Any], version: int = NEWEST_VERSION)
     Raises:
         ConsumerProtocolError: the version is negative, or a field does not fit.
     """
-
-    def parts() -> list[bytes]:
-        written = [_INT32.pack(len(fields["topics"]))]
-        written += [_string(topic) for topic in fields["topics"]]
-        written.append(_bytes(fields["userData"]))
-        if version >= 1:
-            written.append(write_partitions(fields["ownedPartitions"]))
-        if version >= 2:
-            written.append(_INT32.pack(fields["generationId"]))
-        if version >= 3:
-            written.append(b"\xff\xff" if fields["rackId"] is None else _string(fields["rackId"]))
-        return written
-
-    return _write("subscription", parts, version)
+    return _write("subscription", fields, version)
 
 
 def write_assignment(fields: Mapping[str, Any], version: int = NEWEST_VERSION) -> bytes:
     """Return the bytes of an assignment; errors as :func:`write_subscription`."""
-    return _write(
-        "assignment", lambda: [write_partitions(fields["assignedPartitions"]), _bytes(fields["userData"])], version
-    )
+    return _write("assignment", fields, version)
 
 
 def read_partitions(data: bytes, position: int) -> tuple[list[Fields], int]:
     """Return partitions by topic, as in assignments, subscriptions and the sticky assignor's user data.
 
     Raises:
-        ValueError: the bytes are malformed, or (``struct.error``) cut short.
+        ValueError: the bytes are malformed, or (``struct.error``, ``IndexError``) cut short.
     """
-    count, position = _read_count(data, position)
-    topics = []
-    for _ in range(count):
-        topic, position = _read_string(data, position)
-        size, position = _read_count(data, position)
-        topics.append({"topic": topic, "partitions": list(unpack_from(f">{size}i", data, position))})
-        position += size * _INT32.size
-    return topics, position
+    fields, position = _reader("partitions", 0)(data, position)
+    return fields["partitions"], position
 
 
-def write_partitions(topics: Iterable[Mapping[str, Any]]) -> bytes:
+def write_partitions(topics: Sequence[Mapping[str, Any]]) -> bytes:
     """Return the bytes of partitions by topic.
 
     Raises:
         ValueError: a name is longer than 32,767 bytes; ``struct.error``: a number does not fit.
     """
-    written = []
-    for topic in topics:
-        numbers = topic["partitions"]
-        written.append(_string(topic["topic"]) + Struct(f">i{len(numbers)}i").pack(len(numbers), *numbers))
-    return _INT32.pack(len(written)) + b"".join(written)
+    return _writer("partitions", 0)({"partitions": topics})
 
 
-def _version_of(kind: str, data: bytes) -> int:
+# A newer version is read and written as the newest that is known.
+
+
+@cache
+def _reader(kind: str, version: int) -> Reader[Fields]:
+    return reader_of(_SCHEMAS[kind], version, False, _FORM)
+
+
+@cache
+def _writer(kind: str, version: int) -> Writer:
+    return writer_of(_SCHEMAS[kind], version, False, _FORM)
+
+
+def _read(kind: str, data: bytes) -> tuple[int, Fields, int]:
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2 or version < 0:
         why = f"its version is {version}" if len(data) >= 2 else f"it has {len(data)} bytes"
         raise ConsumerProtocolError(f"this is no {kind}: {why}")
-    return version
-
-
-def _read(kind: str, read: Callable[[bytes, int], tuple[Fields, int]], data: bytes) -> tuple[int, Fields, int]:
-    version = _version_of(kind, data)
     try:
-        fields, position = read(data, version)
-    except _UNREADABLE as error:
+        fields, position = _reader(kind, min(version, NEWEST_VERSION))(data, INT16.size)
+    except UNREADABLE as error:
         raise ConsumerProtocolError(f"the {kind} of version {version} is malformed: {error}") from error
     return version, fields, position
 
 
-def _read_subscription(data: bytes, version: int) -> tuple[Fields, int]:
-    count, position = _read_count(data, _INT16.size)
-    topics = []
-    for _ in range(count):
-        topic, position = _read_string(data, position)
-        topics.append(topic)
-    fields: Fields = {"topics": topics}
-    fields["userData"], position = _read_bytes(data, position)
-    if version >= 1:
-        fields["ownedPartitions"], position = read_partitions(data, position)
-    if version >= 2:
-        fields["generationId"] = _INT32.unpack_from(data, position)[0]
-        position += _INT32.size
-    if version >= 3:
-        fields["rackId"], position = _read_nullable_string(data, position)
-    return fields, position
-
-
-def _read_assignment(data: bytes, version: int) -> tuple[Fields, int]:
-    partitions, position = read_partitions(data, _INT16.size)
-    user_data, position = _read_bytes(data, position)
-    return {"assignedPartitions": partitions, "userData": user_data}, position
-
-
-def _read_count(data: bytes, position: int) -> tuple[int, int]:
-    (count,) = _INT32.unpack_from(data, position)
-    position += _INT32.size
-    # An element takes a byte at least, so a peer can't make us allocate more than it sent.
-    if not 0 <= count <= len(data) - position:
-        raise ValueError(f"{count} elements, {len(data) - position} bytes left")
-    return count, position
-
-
-def _read_string(data: bytes, position: int) -> tuple[str, int]:
-    text, position = _read_nullable_string(data, position)
-    # Kafka's schema allows null only for the rack.
-    if text is None:
-        raise ValueError("a name is null")
-    return text, position
-
-
-def _read_nullable_string(data: bytes, position: int) -> tuple[str | None, int]:
-    (length,) = _INT16.unpack_from(data, position)
-    position += _INT16.size
-    if length < 0:
-        return None, position
-    end = position + length
-    if end > len(data):
-        raise ValueError(f"a text of {length} bytes, {len(data) - position} bytes left")
-    return data[position:end].decode(errors="replace"), end  # Java's decoder refuses nothing
-
-
-def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    (length,) = _INT32.unpack_from(data, position)
-    position += _INT32.size
-    if length < 0:
-        return None, position
-    end = position + length
-    if end > len(data):
-        raise ValueError(f"{length} bytes, {len(data) - position} bytes left")
-    return data[position:end], end
-
-
-def _write(kind: str, parts: Callable[[], list[bytes]], version: int) -> bytes:
+def _write(kind: str, fields: Mapping[str, Any], version: int) -> bytes:
     if version < 0:
         raise ConsumerProtocolError(f"there is no {kind} of version {version}")
+    version = min(version, NEWEST_VERSION)
     try:
-        # A newer version is written as the newest that is known.
-        return b"".join((_INT16.pack(min(version, NEWEST_VERSION)), *parts()))
-    except _UNWRITABLE as error:
+        return INT16.pack(version) + _writer(kind, version)(fields)
+    except UNREADABLE as error:
         raise ConsumerProtocolError(f"the {kind} can't be encoded: {error}") from error
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    if len(encoded) > _STRING_BYTES_MAX:
-        raise ValueError(f"a text of {len(encoded)} bytes, at most {_STRING_BYTES_MAX} fit")
-    return _INT16.pack(len(encoded)) + encoded
-
-
-def _bytes(content: bytes | None) -> bytes:
-    return b"\xff\xff\xff\xff" if content is None else _INT32.pack(len(content)) + content

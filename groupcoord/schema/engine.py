@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 from attrs import NOTHING
 from attrs import fields as attributes_of
 
-from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.schema import primitives
 from groupcoord.schema.primitives import (
     FLEXIBLE,
@@ -45,6 +44,7 @@ from groupcoord.schema.primitives import (
     STRICT_FLEXIBLE,
     STRICT_PLAIN,
     STRING_BYTES_MAX,
+    ZERO_UUID,
     Dialect,
     MalformedError,
     Reader,

@@ -17,8 +17,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from groupcoord.core.log.records import ZERO_UUID
-
 
 class MalformedError(ValueError):
     """Bytes or values that do not fit a schema."""
@@ -28,6 +26,9 @@ T = TypeVar("T")
 Content = TypeVar("Content", bytes, memoryview)
 Reader = Callable[[bytes, int], tuple[T, int]]
 Writer = Callable[[Any], bytes]
+
+ZERO_UUID = UUID(int=0)
+"""Id of no topic."""
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")

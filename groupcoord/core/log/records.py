@@ -59,6 +59,7 @@ from groupcoord.core.groups.streams.records import (
     TopicInfo,
 )
 from groupcoord.core.log.record_keys import RecordKey
+from groupcoord.schema.primitives import ZERO_UUID
 
 NEVER_CHANGES = True  # all of its classes: see core/copies.py
 
@@ -129,7 +130,6 @@ __all__ = [
 OFFSETS_TOPIC = "__consumer_offsets"
 """Topic with the logs of group coordinators."""
 
-ZERO_UUID = UUID(int=0)
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from struct import Struct
-from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
 
 from attrs import define, field
 
 from groupcoord.core.consumer_protocol import (
     UNKNOWN_GENERATION_ID,
+    UNREADABLE,
     Subscription,
     TopicPartition,
     partitions_by_topic,
@@ -203,7 +203,6 @@ def _note_outdated(group: StickyGroup, claims: list[Claim], newest: int) -> None
 
 
 _GENERATION = Struct(">i")
-_UNREADABLE = (StructError, ValueError)
 
 
 def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
@@ -219,7 +218,7 @@ def decode_sticky_user_data(data: bytes | None) -> Claim:
         return Claim((), None)
     try:
         topics, end = read_partitions(data, 0)
-    except _UNREADABLE:
+    except UNREADABLE:
         return Claim((), UNKNOWN_GENERATION_ID)
     partitions = tuple(TopicPartition(topic["topic"], number) for topic in topics for number in topic["partitions"])
     return Claim(partitions, _GENERATION.unpack_from(data, end)[0] if len(data) >= end + _GENERATION.size else None)
