@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from attrs import evolve
-
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.messages import (
-    AlterShareGroupOffsetsResponse,
     CompleteTransactionResponse,
-    ConsumerGroupHeartbeatResponse,
-    DeleteGroupsResponse,
-    DeleteShareGroupOffsetsResponse,
-    JoinGroupResponse,
-    LeaveGroupResponse,
     OffsetCommitResponse,
-    OffsetDeleteResponse,
-    ShareGroupHeartbeatResponse,
-    StreamsGroupHeartbeatResponse,
     TopicResult,
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import PartitionResults, partition_results, refused_partitions
+from groupcoord.core.messages.request import failed
 from groupcoord.core.outputs import Append
 from groupcoord.core.replies import Reply
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
@@ -66,42 +56,18 @@ def for_transaction_coordinator(error_code: ErrorCode) -> ErrorCode:
 
 
 def refused(held: Reply, append_error: ErrorCode) -> Reply:
-    """Return the reply that takes the place of one that waited for an append.
-
-    Raises:
-        TypeError: no answer of this kind waits for the log.
-    """
-    response, error_code = held.response, for_client(append_error)
+    """Return the reply that takes the place of one that waited for an append."""
+    token, response = held
     match response:
         case OffsetCommitResponse() | TxnOffsetCommitResponse():
             # No version has a top-level error, so each partition fails.
-            topics = tuple(_refused_topic(topic, error_code) for topic in response.topics)
-            return Reply(held.token, evolve(response, topics=topics))
-        # Without a member id: a new one was not written.
-        case JoinGroupResponse():
-            return Reply(held.token, JoinGroupResponse(error_code))
-        case LeaveGroupResponse():
-            # The members are gone all the same; a restart would restore the last durable generation.
-            return Reply(held.token, LeaveGroupResponse(error_code))
-        # Kafka's error response has no topics.
-        case OffsetDeleteResponse():
-            return Reply(held.token, OffsetDeleteResponse(error_code))
-        case DeleteGroupsResponse():
-            # The groups of one log partition share a write, so all of them fail.
-            results = tuple(entry._replace(error_code=error_code) for entry in response.results)
-            return Reply(held.token, DeleteGroupsResponse(results))
-        case (
-            ConsumerGroupHeartbeatResponse()
-            | StreamsGroupHeartbeatResponse()
-            | ShareGroupHeartbeatResponse()
-            | AlterShareGroupOffsetsResponse()
-            | DeleteShareGroupOffsetsResponse()
-        ):
-            # Kafka's error responses have neither member id nor epoch (KIP-848).
-            return Reply(held.token, type(response)(error_code))
+            topics = tuple(_refused_topic(topic, for_client(append_error)) for topic in response.topics)
+            return Reply(token, type(response)(topics))
         case CompleteTransactionResponse():
-            return Reply(held.token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))
-    raise TypeError(f"no answer of this kind waits for the log: {response!r}")
+            return Reply(token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))
+    # Kafka's error responses have neither member id nor epoch (KIP-848), and no topics. A new member id is not written.
+    # Members that left are gone all the same; a restart would restore the last durable generation.
+    return Reply(token, failed(response, for_client(append_error)))
 
 
 def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:

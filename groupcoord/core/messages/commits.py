@@ -327,7 +327,7 @@ class FetchedGroup(NamedTuple):
 
     group_id: str
     error_code: ErrorCode
-    topics: tuple[FetchedTopic, ...]
+    topics: tuple[FetchedTopic, ...] = ()
 
 
 @define(unsafe_hash=True)
@@ -356,6 +356,6 @@ class OffsetFetch(Request[OffsetFetchResponse]):
 def _refused_group(group: GroupToFetch, error_code: ErrorCode) -> FetchedGroup:
     # UNSTABLE_OFFSET_COMMIT is an error of partitions (KIP-447), which clients don't expect at the group.
     if error_code is not ErrorCode.UNSTABLE_OFFSET_COMMIT or group.topics is None:
-        return FetchedGroup(group.group_id or "", error_code, ())
+        return FetchedGroup(group.group_id or "", error_code)
     topics = [FetchedTopic(t.name, t.topic_id, without_offsets(t.partition_indexes, error_code)) for t in group.topics]
     return FetchedGroup(group.group_id or "", ErrorCode.NONE, tuple(topics))

@@ -38,8 +38,8 @@ class Request(Generic[R_co]):
             message: the message, in responses that have a field for it.
         """
         request_class: Any = type(self)
-        failed: R_co = _failed(_response_class(request_class), self, error_code, message)
-        return failed
+        response: R_co = _failed(_response_class(request_class), self, error_code, message)
+        return response
 
 
 class GroupRequest(Request[R_co]):
@@ -48,6 +48,11 @@ class GroupRequest(Request[R_co]):
     __slots__ = ()
 
     group_id: str | None
+
+
+def failed(response: Any, error_code: ErrorCode) -> Any:
+    """Return the response with an error in place of what another one says, as in :meth:`Request.refused`."""
+    return _failed(type(response), response, error_code, None)
 
 
 class _Shape(NamedTuple):

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from groupcoord.config import Config
 from groupcoord.core.groups.group import allows_session_timeout
-from groupcoord.core.log.append_failures import refused
 from groupcoord.core.messages import (
     NO_NODE,
-    ConsumerGroupDescribeResponse,
-    DescribeGroupsResponse,
-    DescribeShareGroupOffsetsResponse,
+    CompleteTransactionResponse,
     FindCoordinatorResponse,
     FoundCoordinator,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
-    ListGroupsResponse,
     OffsetCommit,
     OffsetCommitResponse,
-    OffsetFetchResponse,
     Response,
-    ShareGroupDescribeResponse,
-    StreamsGroupDescribeResponse,
-    SyncGroupResponse,
     TopicResult,
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import partition_results, refused_partitions
-from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.messages.request import GroupRequest, failed
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
@@ -77,36 +69,19 @@ def disowned(reply: Reply) -> Reply:
         case None:
             return reply
         case FindCoordinatorResponse():
-            unknown = [
-                # Without the lease the owner is unknown, so the client tries again.
-                FoundCoordinator(found.key, NO_NODE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                for found in response.coordinators
-            ]
-            return Reply(token, FindCoordinatorResponse(tuple(unknown)))
-        case (
-            OffsetCommitResponse() | TxnOffsetCommitResponse()
-        ):  # errors of partitions are replaced, too: another coordinator may return none
+            # Without the lease the owner is unknown, so the client tries again.
+            unknown = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            found = [FoundCoordinator(each.key, NO_NODE, unknown) for each in response.coordinators]
+            return Reply(token, FindCoordinatorResponse(tuple(found)))
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
+            # Errors of partitions are replaced, too: another coordinator may return none.
             return Reply(token, type(response)(tuple(_disowned_topic(topic) for topic in response.topics)))
-        case OffsetFetchResponse():
-            fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]
-            return Reply(token, OffsetFetchResponse(tuple(fetched)))
-        case (
-            DescribeGroupsResponse()
-            | ConsumerGroupDescribeResponse()
-            | ShareGroupDescribeResponse()
-            | StreamsGroupDescribeResponse()
-        ):
-            described = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR) for group in response.groups]
-            return Reply(token, type(response)(tuple(described)))  # type: ignore[arg-type]
         case DescribeOneShareGroupResponse():
             group = response.group._replace(topics=(), error_code=ErrorCode.NOT_COORDINATOR)
             return Reply(token, DescribeOneShareGroupResponse(group))
-        case DescribeShareGroupOffsetsResponse():
-            groups = [group._replace(topics=(), error_code=ErrorCode.NOT_COORDINATOR) for group in response.groups]
-            return Reply(token, DescribeShareGroupOffsetsResponse(tuple(groups)))
-        case SyncGroupResponse() | HeartbeatResponse() | ListGroupsResponse():
-            return Reply(token, type(response)(ErrorCode.NOT_COORDINATOR))
-    return refused(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # for clients: NOT_COORDINATOR
+        case CompleteTransactionResponse():
+            return Reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    return Reply(token, failed(response, ErrorCode.NOT_COORDINATOR))
 
 
 def _disowned_topic(topic: TopicResult) -> TopicResult:
