@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
-from groupcoord.assignors import TaskAssignor, choose_assignors, choose_share_assignors, choose_task_assignors
+from groupcoord.assignors import choose_assignors, choose_share_assignors, choose_task_assignors
 from groupcoord.config import Config
 from groupcoord.config.group_settings import (
     ConsumerGroupSettings,
-    SettingsOfConsumerGroup,
-    SettingsOfStreamsGroup,
     StreamsGroupSettings,
 )
 from groupcoord.core.groups.base.environment import KnownTopics
-from groupcoord.core.groups.consumer.assignors import Assignor
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.group_types import Environments
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.host_queries import CreateTopics, Host, LoneShareHost, ShareHost, create_no_topics
+from groupcoord.core.host_queries import Host, LoneShareHost, ShareHost, create_no_topics
 from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.messages import Node
 from groupcoord.core.observer import Observer
 from groupcoord.core.outputs import Effects
 from groupcoord.core.partition import Partition
-from groupcoord.core.router.authorization import Authorize
 from groupcoord.core.router.partition_table import PartitionTable
-from groupcoord.core.router.request_router import RequestRouter, VerifyTransaction
-from groupcoord.core.router.split_requests import Coordinators, Owner, ShareOwner, SplitRequests, TransactionOwner
+from groupcoord.core.router.request_router import RequestRouter
+from groupcoord.core.router.split_requests import Coordinators, SplitRequests
 from groupcoord.core.timers import TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 
@@ -37,44 +32,28 @@ LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 
 
 class Composition:
-    """Parts of one coordinator, from the arguments of ``GroupCoordinator``.
+    """Parts of one coordinator.
+
+    Args:
+        config: the settings.
+        given: the other arguments of ``GroupCoordinator``, as attributes.
 
     Raises:
         ConfigError: a setting names an unknown assignor, or two assignors have the same name.
     """
 
-    def __init__(
-        self,
-        *,
-        config: Config,
-        topics: TopicResolver | None,
-        assignors: Iterable[Assignor],
-        regexes: RegexResolver | None,
-        consumer_group_settings: SettingsOfConsumerGroup | None,
-        task_assignors: Iterable[TaskAssignor],
-        streams_group_settings: SettingsOfStreamsGroup | None,
-        create_internal_topics: CreateTopics | None,
-        share: ShareHost | None,
-        share_assignors: Iterable[Assignor],
-        node: Node | None,
-        owner: Owner | None,
-        transaction_owner: TransactionOwner | None,
-        share_owner: ShareOwner | None,
-        authorize: Authorize | None,
-        verify_transaction: VerifyTransaction | None,
-        new_member_id: Callable[[str], str],
-        new_uuid: Callable[[], str],
-        **_: Any,  # the clock and the log store
-    ) -> None:
-        topics, regexes, share = topics or AnyTopic(), regexes or NoRegexes(), share or LoneShareHost(config)
-        self.host = Host(regexes, create_internal_topics or create_no_topics, share)
-        chosen = choose_assignors(config.group_consumer_assignors, assignors)
+    def __init__(self, config: Config, given: Any) -> None:
+        topics: TopicResolver = given.topics or AnyTopic()
+        regexes: RegexResolver = given.regexes or NoRegexes()
+        share: ShareHost = given.share or LoneShareHost(config)
+        self.host = Host(regexes, given.create_internal_topics or create_no_topics, share)
+        chosen = choose_assignors(config.group_consumer_assignors, given.assignors)
         known = KnownTopics(topics)
         usual_consumer, usual_streams = ConsumerGroupSettings.of(config), StreamsGroupSettings.of(config)
-        consumer_settings = consumer_group_settings or (lambda group_id: usual_consumer)
-        streams_settings = streams_group_settings or (lambda group_id: usual_streams)
-        simple = choose_share_assignors(config.group_share_assignors, share_assignors)
-        sticky = choose_task_assignors(config.group_streams_assignors, task_assignors)
+        consumer_settings = given.consumer_group_settings or (lambda group_id: usual_consumer)
+        streams_settings = given.streams_group_settings or (lambda group_id: usual_streams)
+        simple = choose_share_assignors(config.group_share_assignors, given.share_assignors)
+        sticky = choose_task_assignors(config.group_streams_assignors, given.task_assignors)
         self.environments = environments = Environments(
             known,
             ConsumerGroupEnvironment(config, known, chosen, consumer_settings, regexes),
@@ -85,7 +64,9 @@ class Composition:
         self.effects, self.timers, self.observer = effects, timers, observer = Effects(), TimerQueue(), Observer()
         self.partitions: PartitionTable[str, Partition] = PartitionTable(count)
         self.split_requests = SplitRequests()
-        self.cluster = Coordinators(node or LOCAL_NODE, owner, count, transaction_owner, share_owner)
+        self.cluster = Coordinators(
+            given.node or LOCAL_NODE, given.owner, count, given.transaction_owner, given.share_owner
+        )
         self.router = RequestRouter(
             config=config,
             assignors=tuple(chosen),
@@ -94,14 +75,16 @@ class Composition:
             partitions=self.partitions,
             topics=topics,
             cluster=self.cluster,
-            authorize=authorize,
-            verify_transaction=verify_transaction,
+            authorize=given.authorize,
+            verify_transaction=given.verify_transaction,
         )
 
         def make_partition(index: int, first_append: int) -> Partition:
             # Numbers of appends go on after a load, so that late answers are recognized.
             writer = PartitionWriter(index, effects, first_append)
-            context = HandlerContext(index, config, effects, timers, observer, new_member_id, new_uuid, writer)
+            context = HandlerContext(
+                index, config, effects, timers, observer, given.new_member_id, given.new_uuid, writer
+            )
             return Partition(context, environments)
 
         self.make_partition = make_partition

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Callable, Collection, Iterable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from uuid import UUID
 
@@ -147,7 +148,7 @@ class GroupCoordinator(Appending["Partition"]):
         # This imports the handlers of all types of groups, which programs that only name the class don't need.
         from groupcoord.coordinator.composition import Composition
 
-        composed = Composition(**{**self._arguments, "config": self.config})
+        composed = Composition(self.config, SimpleNamespace(**self._arguments))
         self._host, self._environments, self._router = composed.host, composed.environments, composed.router
         self._partitions, self._split_requests = composed.partitions, composed.split_requests
         self._effects, self._timers, self._observer = composed.effects, composed.timers, composed.observer
