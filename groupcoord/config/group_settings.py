@@ -193,7 +193,7 @@ class OffsetReset(Text):
         if not isinstance(value, AutoOffsetReset):
             raise ConfigError(f"setting {key!r} must be text, not {value!r}")
 
-    def text(self, value: AutoOffsetReset) -> str:  # type: ignore[override]
+    def text(self, value: AutoOffsetReset) -> str:
         return value.text
 
 

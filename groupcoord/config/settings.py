@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import field, frozen
 
@@ -14,17 +15,20 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
-class Kind(Protocol):
+class Kind(ABC):
     """Type of a setting; ``parse`` may, and ``check`` must raise :class:`ConfigError` for an invalid value."""
 
     def parse(self, key: str, raw: Any) -> Any:
         """Return the value of a text; other values are returned unchanged, except for conversions of numbers."""
+        return raw
 
+    @abstractmethod
     def check(self, key: str, value: object) -> None:
         """Raise :class:`ConfigError` for a value that is not allowed."""
 
     def text(self, value: Any) -> str:
         """Return a value as text."""
+        return str(value)
 
 
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -60,11 +64,15 @@ class Number(Kind):
             raise self._mismatch(key, raw) from None
 
     def check(self, key: str, value: object) -> None:
-        if self.besides is None or value != self.besides:
-            check_number(key, value, self.at_least, self.at_most, is_fraction=self.is_fraction)
-
-    def text(self, value: float) -> str:
-        return str(value)
+        allowed = int | float if self.is_fraction else int
+        if not isinstance(value, allowed) or isinstance(value, bool) or value != value:  # NaN
+            raise self._mismatch(key, value)
+        if self.besides is not None and value == self.besides:
+            return
+        if value < self.at_least:
+            raise ConfigError(f"setting {key!r} must be at least {self.at_least}, not {value}")
+        if value > self.at_most:
+            raise ConfigError(f"setting {key!r} must be at most {self.at_most}, not {value}")
 
     def _mismatch(self, key: str, raw: object) -> ConfigError:
         noun = "a number" if self.is_fraction else "a whole number"
@@ -75,15 +83,9 @@ class Number(Kind):
 class Text(Kind):
     """Type of a setting: any text."""
 
-    def parse(self, key: str, raw: Any) -> Any:
-        return raw
-
     def check(self, key: str, value: object) -> None:
         if not isinstance(value, str):
             raise ConfigError(f"setting {key!r} must be text, not {value!r}")
-
-    def text(self, value: str) -> str:
-        return value
 
 
 @frozen
@@ -123,9 +125,6 @@ class Choice(Kind):
     def check(self, key: str, value: object) -> None:
         if not _is_among(self.choices, value):
             raise ConfigError(f"setting {key!r} must be one of {', '.join(self.choices)}, not {value!r}")
-
-    def text(self, value: str) -> str:
-        return str(value)
 
 
 @frozen
@@ -170,13 +169,3 @@ class Names(Kind):
 def _is_among(choices: tuple[str, ...], value: object) -> bool:
     """Return whether a value is one of the choices itself; text that equals a member is not."""
     return any(choice == value and type(choice) is type(value) for choice in choices)
-
-
-def check_number(key: str, value: object, at_least: int, at_most: int, *, is_fraction: bool = False) -> None:
-    allowed = int | float if is_fraction else int
-    if not isinstance(value, allowed) or isinstance(value, bool) or value != value:  # NaN
-        raise ConfigError(f"setting {key!r} must be a {'' if is_fraction else 'whole '}number, not {value!r}")
-    if value < at_least:
-        raise ConfigError(f"setting {key!r} must be at least {at_least}, not {value}")
-    if value > at_most:
-        raise ConfigError(f"setting {key!r} must be at most {at_most}, not {value}")

@@ -52,7 +52,7 @@ def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collect
         LawBrokenError: they differ: a restart would fence members, or bring former ones back.
     """
     for partition, group in _classic_groups(coordinator):
-        if group.state is not GroupState.STABLE or _is_replacing(partition, group):
+        if group.state is not GroupState.STABLE or _is_writing(WhenReplaced, partition, group):
             continue
         record = partition.hard.classic_record(group.group_id)
         durable = () if record is None else record.members
@@ -121,7 +121,7 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
             has_end = group.join_timer.deadline_ms is not None or group.select_protocol() is None
             require(has_end, "{!r} waits without end for its members to join", group)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            has_end = group.sync_timer.deadline_ms is not None or _is_assigning(partition, group)
+            has_end = group.sync_timer.deadline_ms is not None or _is_writing(WhenAssigned, partition, group)
             require(has_end, "{!r} waits without end for its assignment", group)
         for member_id, timer in group.pending_members.items():
             has_end = timer.deadline_ms is not None
@@ -165,18 +165,9 @@ def _has_had_member(log_store: LogStore, partition: int, group_id: str, member_i
     return False
 
 
-def _is_replacing(partition: Partition, group: GroupMetadata) -> bool:
-    return any(
-        isinstance(append.continuation, WhenReplaced) and append.continuation.group is group
-        for append in partition.writer.in_flight
-    )
-
-
-def _is_assigning(partition: Partition, group: GroupMetadata) -> bool:
-    return any(
-        isinstance(append.continuation, WhenAssigned) and append.continuation.group is group
-        for append in partition.writer.in_flight
-    )
+def _is_writing(kind: type[WhenReplaced | WhenAssigned], partition: Partition, group: GroupMetadata) -> bool:
+    continuations = (append.continuation for append in partition.writer.in_flight)
+    return any(isinstance(each, kind) and each.group is group for each in continuations)
 
 
 def _classic_groups(coordinator: GroupCoordinator) -> Iterator[tuple[Partition, GroupMetadata]]:

@@ -35,9 +35,6 @@ class ReplicaList(Kind):
         if not isinstance(value, str) or not self._PATTERN.fullmatch(value):
             raise ConfigError(f"setting {key!r} must be '*' or a list as in 0:1,1:1 (partition:broker), not {value!r}")
 
-    def text(self, value: str) -> str:
-        return value
-
 
 @frozen
 class FreeText(Text):

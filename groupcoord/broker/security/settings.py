@@ -26,8 +26,8 @@ LISTENER_PREFIX = "listener.name."
 
 
 @frozen
-class Text:
-    """Kind of setting: any text."""
+class Text(Kind):
+    """Kind of setting: any text, which errors do not quote."""
 
     def parse(self, key: str, raw: Any) -> Any:
         return raw.strip() if isinstance(raw, str) else raw
@@ -35,9 +35,6 @@ class Text:
     def check(self, key: str, value: object) -> None:
         if not isinstance(value, str):
             raise ConfigError(f"setting {key!r} must be text, not {type(value).__name__}")
-
-    def text(self, value: str) -> str:
-        return value
 
 
 def _setting(default: Any, kind: Kind, *, is_secret: bool = False) -> Any:
