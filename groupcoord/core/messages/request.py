@@ -51,7 +51,7 @@ class GroupRequest(Request[R_co]):
 
 
 def failed(response: Any, error_code: ErrorCode) -> Any:
-    """Return the response with an error in place of what another one says, as in :meth:`Request.refused`."""
+    """Return the response of the same type with an error, as :meth:`Request.refused`."""
     return _failed(type(response), response, error_code, None)
 
 
