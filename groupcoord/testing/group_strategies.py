@@ -45,20 +45,6 @@ from groupcoord.wire.share_messages import (
     TopicIdEntry,
 )
 
-__all__ = [
-    "alter_share_group_offsets_requests",
-    "delete_share_group_offsets_requests",
-    "describe_share_group_offsets_requests",
-    "requests",
-    "share_acknowledge_requests",
-    "share_fetch_requests",
-    "share_group_describe_requests",
-    "share_group_heartbeats",
-    "streams_group_describe_requests",
-    "streams_group_heartbeats",
-    "topologies",
-]
-
 _PARTITIONS_MAX = 20
 
 T = TypeVar("T", bound=tuple[Any, ...])

@@ -31,8 +31,6 @@ from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsu
 from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMember, StreamsMember
 from groupcoord.testing.machine.world import World
 
-__all__ = ["Exchange", "History", "histories"]
-
 STEPS_MAX = 20
 CONSUMERS_MAX = 6
 

@@ -44,8 +44,6 @@ from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rules
 from groupcoord.testing.faults.server_faults import FaultWords
 
-__all__ = ["Certificates", "ServerThread"]
-
 HOST = "127.0.0.1"
 TO_INSTALL = "generated certificates need pip install 'groupcoord[serve,login]'"
 

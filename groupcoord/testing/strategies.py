@@ -45,32 +45,6 @@ from groupcoord.core.messages import (
 )
 from groupcoord.testing.logs import assignments, subscriptions
 
-__all__ = [
-    "assignments",
-    "client_ids",
-    "commit_requests",
-    "consumer_group_describe_requests",
-    "consumer_group_heartbeats",
-    "delete_requests",
-    "describe_requests",
-    "fetch_requests",
-    "find_coordinator_requests",
-    "generation_ids",
-    "group_ids",
-    "heartbeats",
-    "instance_ids",
-    "join_requests",
-    "leave_requests",
-    "list_requests",
-    "member_ids",
-    "offset_delete_requests",
-    "protocols",
-    "subscriptions",
-    "sync_requests",
-    "topic_names",
-    "transactional_commit_requests",
-]
-
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 SERVER_ASSIGNORS = ("uniform", "range")
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH

@@ -20,8 +20,6 @@ from groupcoord.testing.exploring.scope import HistoryError, Scope, Step, Trace,
 from groupcoord.testing.exploring.stage import BrokenLaw, Law, MakeCoordinator
 from groupcoord.testing.exploring.turns import BrokenTurnError, Core, Turn, Turns
 
-__all__ = ["Crew", "Exploration", "Level", "Violation", "explore"]
-
 Asked = tuple[int, Step, int]
 """Coordinator state, step, and form of the client that takes it."""
 

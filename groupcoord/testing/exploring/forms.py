@@ -12,8 +12,6 @@ from groupcoord.testing.exploring.scope import FAR_MS, Process
 from groupcoord.testing.machine.consumers import ClassicConsumer, Consumer, decode_share
 from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMember, StreamsMember
 
-__all__ = ["Form", "Labels", "View", "consumer_of", "form_of", "renamed"]
-
 NOBODYS = -1
 """Unknown member id, or no token."""
 

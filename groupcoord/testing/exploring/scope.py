@@ -22,20 +22,6 @@ from groupcoord.testing.history import CONSUMERS
 from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.machine.modern_members import ModernMember, StreamsMember
 
-__all__ = [
-    "FAULTS",
-    "NAMED",
-    "REFUSALS",
-    "WORDS",
-    "HistoryError",
-    "Process",
-    "Scope",
-    "Step",
-    "Trace",
-    "Word",
-    "scope_of",
-]
-
 
 class HistoryError(GroupcoordError):
     """Invalid history or scope; the message has place and reason."""

@@ -32,8 +32,6 @@ from groupcoord.testing.machine.modern_members import Kip848Consumer, ModernMemb
 from groupcoord.testing.machine.world import World
 from groupcoord.testing.topics import Topics
 
-__all__ = ["BrokenLaw", "Happening", "Law", "MakeCoordinator", "Played", "Stage", "play"]
-
 LOG_PARTITION = 0
 FIRST_PRODUCER_ID = 7
 PRODUCER_EPOCH = 0

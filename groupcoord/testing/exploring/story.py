@@ -15,8 +15,6 @@ from groupcoord.testing.exploring.scope import Trace
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Happening, Played, Stage, play
 from groupcoord.testing.machine.consumers import Consumer
 
-__all__ = ["Line", "Story", "diagram", "in_lines", "tell"]
-
 RECEIVES, IS_ASKED = "receives", "is asked"
 REPEATED_MAX = 12
 """Limit on lines shown of a step."""

@@ -35,8 +35,6 @@ from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsu
 from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMember, StreamsMember
 from groupcoord.testing.machine.world import LOG_PARTITIONS, OTHER_TOPICS, World
 
-__all__ = ["CoordinatorMachine"]
-
 GROUPS = ("alpha", "beta")
 STREAMS_GROUP, SHARE_GROUP = "word-count", "queue"
 PRODUCERS = (7, 8)

@@ -9,8 +9,6 @@ from groupcoord.analysis.report.text import counted
 from groupcoord.testing.exploring.story import Story, diagram
 from groupcoord.testing.museum.exhibit import Exhibit
 
-__all__ = ["museum_page"]
-
 
 def museum_page(played: Iterable[tuple[Exhibit, Story]]) -> str:
     shown = list(played)
