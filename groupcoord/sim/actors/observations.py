@@ -32,11 +32,13 @@ class _Turn:
 
 
 @define(eq=False)
-class _PartitionHistory:
-    """Events of a partition.
+class PartitionFigures:
+    """Figures of a partition of a group.
 
     Attributes:
         turns: present ownerships by consumer; several while a former owner does not know of its loss.
+        unowned_ms: total measured time without an owner, after the first consumer's start.
+        furthest_behind_ms: largest age of the first record of a new owner.
         processed_to: end of the offsets that any owner has processed.
     """
 
@@ -52,23 +54,15 @@ class _PartitionHistory:
     processed_to: int = 0
     is_gone: bool = False
 
+    @property
+    def duplicate_ms(self) -> int:
+        """Time in which the reprocessed records were written."""
+        return self.duplicate_records * RECORD_INTERVAL_MS
 
-@define(eq=False)
-class PartitionFigures:
-    """Figures of a partition of a group.
-
-    Attributes:
-        unowned_ms: total measured time without an owner, after the first consumer's start.
-        furthest_behind_ms: largest age of the first record of a new owner.
-        duplicate_ms: time in which the reprocessed records were written.
-        longest_duplicate_ms: the largest such time for one ownership.
-    """
-
-    unowned_ms: int
-    furthest_behind_ms: int
-    moves: int
-    duplicate_ms: int
-    longest_duplicate_ms: int
+    @property
+    def longest_duplicate_ms(self) -> int:
+        """The largest such time for one ownership."""
+        return self.longest_duplicate_records * RECORD_INTERVAL_MS
 
 
 class OwnedSpan(NamedTuple):
@@ -105,7 +99,7 @@ class GroupObservations:
         self._unowned: set[TopicPartition] = set()
         self._behind_since_ms: dict[TopicPartition, int] = {}
         self._start_ms = start_ms
-        self._histories = {partition: _PartitionHistory(start_ms) for partition in partitions}
+        self._histories = {partition: PartitionFigures(start_ms) for partition in partitions}
         self._is_watched = False
 
     def begin(self, now_ms: int) -> None:
@@ -135,7 +129,7 @@ class GroupObservations:
 
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
         for partition in partitions:
-            history = self._histories.setdefault(partition, _PartitionHistory(now_ms))
+            history = self._histories.setdefault(partition, PartitionFigures(now_ms))
             history.is_gone = False
             history.since_ms = now_ms
             history.processed_to = 0
@@ -231,16 +225,8 @@ class GroupObservations:
                 self._end_turn(consumer, partition, now_ms)
 
     def figures(self) -> dict[TopicPartition, PartitionFigures]:
-        return {
-            partition: PartitionFigures(
-                history.unowned_ms,
-                history.furthest_behind_ms,
-                history.moves,
-                history.duplicate_records * RECORD_INTERVAL_MS,
-                history.longest_duplicate_records * RECORD_INTERVAL_MS,
-            )
-            for partition, history in self._histories.items()
-        }
+        """Return the figures of each partition, deleted ones included."""
+        return self._histories
 
 
 class TransactionState(Enum):

@@ -19,8 +19,7 @@ from groupcoord.core.share_state.states import ShareStates
 from groupcoord.log_store import LogRecord
 from groupcoord.member import Cluster as TopicMetadata
 from groupcoord.member import TopicPartition
-from groupcoord.records.batches import frame_records, sized
-from groupcoord.schema.primitives import write_varint
+from groupcoord.records.batches import encode_batch
 from groupcoord.sim.cluster.log import ClusterLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel.randomness import stable_number
@@ -242,19 +241,8 @@ class SharedTopics:
 
     def produce(self, topic: Topic, index: int, count: int) -> None:
         log, now_ms = self.log(topic, index), self._scheduler.time_ms
-        records = []
-        for place in range(count):
-            body = b"\0" + write_varint(0) + write_varint(place) + sized(None) + sized(b"job") + write_varint(0)
-            records.append(write_varint(len(body)) + body)
-        batch = frame_records(
-            log.end_offset,
-            records,
-            count,
-            now_ms,
-            leader_epoch=log.leader_epoch,
-            producer_id=-1,
-            producer_epoch=-1,
-            base_sequence=-1,
+        batch = encode_batch(
+            log.end_offset, [(None, b"job", now_ms)] * count, leader_epoch=log.leader_epoch, base_sequence=-1
         )
         self.written_ms.setdefault((topic.topic_id, index), []).extend([now_ms] * count)
         log.append_encoded(batch, count, now_ms, self.data.settings_of(topic))

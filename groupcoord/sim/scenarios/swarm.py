@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -448,129 +448,85 @@ class Draw:
     def node_id(self) -> int:
         return self.chance.randint(1, self.cluster.node_count)
 
+    def node_ids(self) -> tuple[int, ...]:
+        return self._some(range(1, self.cluster.node_count + 1))
+
+    def partition(self) -> int:
+        return self.chance.randrange(self.cluster.config.offsets_topic_num_partitions)
+
+    def group_id(self) -> str:
+        return self.chance.choice(self.groups).group_id
+
     def consumers(self) -> list[tuple[int, str]]:
         names = [group.group_id for group in self.groups for _ in range(group.consumer_count)]
         return list(enumerate(names))
 
-    def consumer(self) -> tuple[int, str]:
-        return self.chance.choice(self.consumers())
+    def consumer_numbers(self) -> tuple[int, ...]:
+        return self._some([number for number, _ in self.consumers()])
+
+    def _some(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(self.chance.sample(numbers, self.chance.randint(1, len(numbers)))))
 
 
-def _crash_node(draw: Draw) -> list[Fault]:
-    return [NodeCrash(start_ms=draw.start_ms, end_ms=draw.end_ms, node_id=draw.node_id())]
+Drawn = Callable[[Draw], list[Fault]]
+"""Function that draws the faults of one kind."""
 
 
-def _migrate(draw: Draw) -> list[Fault]:
-    partition = draw.chance.randrange(draw.cluster.config.offsets_topic_num_partitions)
-    return [Migration(start_ms=draw.start_ms, end_ms=draw.start_ms, partition=partition, node_id=draw.node_id())]
+def _fault(
+    kind: type[Fault], /, *, lasts: bool = True, of_consumer: bool = False, **arguments: Callable[[Draw], Any]
+) -> Drawn:
+    """Return a function that draws a fault, with arguments drawn in the given order, after a consumer and its group."""
 
-
-def _cut_off(draw: Draw) -> list[Fault]:
-    numbers = [number for number, _ in draw.consumers()]
-    chosen = tuple(sorted(draw.chance.sample(numbers, draw.chance.randint(1, len(numbers)))))
-    all_ids = range(1, draw.cluster.node_count + 1)
-    node_ids = tuple(sorted(draw.chance.sample(all_ids, draw.chance.randint(1, len(all_ids)))))
-    return [CutOff(start_ms=draw.start_ms, end_ms=draw.end_ms, consumers=chosen, node_ids=node_ids)]
-
-
-def _lose(draw: Draw) -> list[Fault]:
-    return [LossyNetwork(start_ms=draw.start_ms, end_ms=draw.end_ms, probability=draw.chance.choice((0.01, 0.05, 0.3)))]
-
-
-def _slow_log(draw: Draw) -> list[Fault]:
-    flush_ms = draw.chance.choice((200, 2_000, 10_000))
-    return [LogTrouble(start_ms=draw.start_ms, end_ms=draw.end_ms, flush_ms=flush_ms)]
-
-
-def _failing_log(draw: Draw) -> list[Fault]:
-    percent, flush_ms = draw.chance.choice((5, 30, 100)), draw.chance.choice((0, 0, 100))
-    return [LogTrouble(start_ms=draw.start_ms, end_ms=draw.end_ms, flush_ms=flush_ms, refusal_percent=percent)]
-
-
-def _crash_consumer(draw: Draw) -> list[Fault]:
-    number, group = draw.consumer()
-    stays_dead = draw.chance.random() < 0.3
-    return [
-        ConsumerCrash(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group, stays_dead=stays_dead)
-    ]
-
-
-def _meanwhile(
-    fault: type[ConsumerStop] | type[ConsumerPause] | type[BusyApplication],
-) -> Callable[[Draw], list[Fault]]:
     def drawn(draw: Draw) -> list[Fault]:
-        number, group = draw.consumer()
-        return [fault(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group)]
+        chosen: dict[str, Any] = {"start_ms": draw.start_ms, "end_ms": draw.end_ms if lasts else draw.start_ms}
+        if of_consumer:
+            chosen["consumer"], chosen["group"] = draw.chance.choice(draw.consumers())
+        for name, choose in arguments.items():
+            chosen[name] = choose(draw)
+        return [kind(**chosen)]
 
     return drawn
 
 
-def _break_connections(draw: Draw) -> list[Fault]:
-    number, group = draw.consumer()
-    return [BrokenConnections(start_ms=draw.start_ms, end_ms=draw.start_ms, consumer=number, group=group)]
+def _one_of(*choices: Any) -> Callable[[Draw], Any]:
+    return lambda draw: draw.chance.choice(choices)
 
 
-def _jump(draw: Draw) -> list[Fault]:
-    number, group = draw.consumer()
-    duration_ms = draw.chance.choice((1_000, 20_000, 600_000))
-    return [
-        ClockJump(start_ms=draw.start_ms, end_ms=draw.start_ms, consumer=number, group=group, duration_ms=duration_ms)
-    ]
-
-
-def _grow(draw: Draw) -> list[Fault]:
+def _topic_growth(draw: Draw) -> list[Fault]:
     topic = draw.chance.choice(sorted(draw.topics))
     count = draw.topics[topic] + draw.chance.randint(1, 4)
     return [TopicGrowth(start_ms=draw.start_ms, end_ms=draw.start_ms, topic=topic, partition_count=count)]
 
 
-def _roll(draw: Draw) -> list[Fault]:
-    group = draw.chance.choice(draw.groups)
-    numbers = [number for number, name in draw.consumers() if name == group.group_id]
+def _rolling_restart(draw: Draw) -> list[Fault]:
+    group_id = draw.group_id()
+    numbers = [number for number, name in draw.consumers() if name == group_id]
     at_once, step_ms = draw.chance.randint(1, 2), draw.chance.choice((1_000, 5_000))
     down_ms = draw.chance.choice((0, 500, 4_000))
-    return rolling_restart(group.group_id, numbers, draw.start_ms, at_once, step_ms, down_ms)
+    return rolling_restart(group_id, numbers, draw.start_ms, at_once, step_ms, down_ms)
 
 
-KINDS: tuple[Callable[[Draw], list[Fault]], ...] = (
-    _crash_node,
-    _migrate,
-    _cut_off,
-    _lose,
-    _slow_log,
-    _failing_log,
-    _crash_consumer,
-    _meanwhile(ConsumerStop),
-    _meanwhile(ConsumerPause),
-    _meanwhile(BusyApplication),
-    _break_connections,
-    _jump,
-    _grow,
-    _roll,
+KINDS: tuple[Drawn, ...] = (
+    _fault(NodeCrash, node_id=Draw.node_id),
+    _fault(Migration, lasts=False, partition=Draw.partition, node_id=Draw.node_id),
+    _fault(CutOff, consumers=Draw.consumer_numbers, node_ids=Draw.node_ids),
+    _fault(LossyNetwork, probability=_one_of(0.01, 0.05, 0.3)),
+    _fault(LogTrouble, flush_ms=_one_of(200, 2_000, 10_000)),
+    _fault(LogTrouble, refusal_percent=_one_of(5, 30, 100), flush_ms=_one_of(0, 0, 100)),
+    _fault(ConsumerCrash, of_consumer=True, stays_dead=lambda draw: draw.chance.random() < 0.3),
+    _fault(ConsumerStop, of_consumer=True),
+    _fault(ConsumerPause, of_consumer=True),
+    _fault(BusyApplication, of_consumer=True),
+    _fault(BrokenConnections, lasts=False, of_consumer=True),
+    _fault(ClockJump, lasts=False, of_consumer=True, duration_ms=_one_of(1_000, 20_000, 600_000)),
+    _topic_growth,
+    _rolling_restart,
 )
 
-
-def _produce(draw: Draw) -> list[Fault]:
-    group = draw.chance.choice(draw.groups).group_id
-    number = draw.chance.randint(1, 2**31)
-    return [TransactionalProducer(start_ms=draw.start_ms, end_ms=draw.end_ms, producer_id=number, group=group)]
-
-
-def _administer(draw: Draw) -> list[Fault]:
-    group, action = draw.chance.choice(draw.groups).group_id, draw.chance.choice(list(AdminAction))
-    return [Administrator(start_ms=draw.start_ms, end_ms=draw.start_ms, group=group, action=action)]
-
-
-def _commit_from_outside(draw: Draw) -> list[Fault]:
-    group = draw.chance.choice([*(group.group_id for group in draw.groups), "tool"])
-    return [SimpleConsumer(start_ms=draw.start_ms, end_ms=draw.end_ms, group=group)]
-
-
-def _write_foreign(draw: Draw) -> list[Fault]:
-    partition = draw.chance.randrange(draw.cluster.config.offsets_topic_num_partitions)
-    kind = draw.chance.choice(list(FOREIGN))
-    return [ForeignRecords(start_ms=draw.start_ms, end_ms=draw.start_ms, partition=partition, kind=kind)]
-
-
-OTHERS: tuple[Callable[[Draw], list[Fault]], ...] = (_produce, _administer, _commit_from_outside, _write_foreign)
+OTHERS: tuple[Drawn, ...] = (
+    _fault(TransactionalProducer, group=Draw.group_id, producer_id=lambda draw: draw.chance.randint(1, 2**31)),
+    _fault(Administrator, lasts=False, group=Draw.group_id, action=_one_of(*AdminAction)),
+    _fault(SimpleConsumer, group=lambda draw: draw.chance.choice([*(each.group_id for each in draw.groups), "tool"])),
+    _fault(ForeignRecords, lasts=False, partition=Draw.partition, kind=_one_of(*FOREIGN)),
+)
 """Other clients."""
