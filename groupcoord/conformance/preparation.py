@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -71,16 +71,14 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
     }
     with open_client(server) as client:
         answers_offsets = "ListOffsets" in listed_apis(client)
-        give_up_ms = server.now_ms() + _TIMEOUT_MS
-        while server.now_ms() < give_up_ms:
+        for _ in _attempts(server, "topics are not ready", f": {', '.join(names)}"):
             answered = client.ask("Metadata", 12, query)
             known = [topic for topic in answered["topics"] if topic["name"] in names and _is_ready(topic)]
             # A broker may know the leader of a partition before it leads.
             asks_leader = answers_offsets and len(answered["brokers"]) == 1
             if len(known) == len(names) and (not asks_leader or _lead(client, known)):
-                return known
-            server.sleep(_PAUSE_MS)
-    raise TargetError(f"topics are not ready within {_TIMEOUT_MS // 1000} s: {', '.join(names)}")
+                break
+    return known
 
 
 def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings) -> None:
@@ -89,13 +87,19 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
     transactional_ids = _transactional_ids(transcript, bindings)
     with open_client(server) as client:
         apis = listed_apis(client)
-        give_up_ms = server.now_ms() + _TIMEOUT_MS
-        while server.now_ms() < give_up_ms:
+        for _ in _attempts(server, "the coordinators are not ready"):
             are_ready = _groups_ready(server, client, groups, several=transcript.nodes > 1)
             if are_ready and _transactions_ready(client, transactional_ids, apis):
                 return
-            server.sleep(_PAUSE_MS)
-    raise TargetError(f"the coordinators are not ready within {_TIMEOUT_MS // 1000} s")
+
+
+def _attempts(server: Server, trouble: str, details: str = "") -> Iterator[None]:
+    """Yield in intervals; raise TargetError after a timeout."""
+    give_up_ms = server.now_ms() + _TIMEOUT_MS
+    while server.now_ms() < give_up_ms:
+        yield
+        server.sleep(_PAUSE_MS)
+    raise TargetError(f"{trouble} within {_TIMEOUT_MS // 1000} s{details}")
 
 
 def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> None:
@@ -117,15 +121,12 @@ def set_acls(server: Server, acls: Iterable[AclEntry], bindings: Bindings) -> No
         for answer in answers:
             if answer["error_code"] != "NONE":
                 raise TargetError(f"ACLs can't be set: {answer['error_code']}")
-        give_up_ms = server.now_ms() + _TIMEOUT_MS
-        while server.now_ms() < give_up_ms:
+        for _ in _attempts(server, "ACLs are not there"):
             described = client.ask("DescribeAcls", 3, _ANY_ACL)
             if described["error_code"] == "CLUSTER_AUTHORIZATION_FAILED":  # as the ACLs require
                 return
             if sum(len(resource["acls"]) for resource in described["resources"]) == len(creations):
                 return
-            server.sleep(_PAUSE_MS)
-    raise TargetError(f"ACLs are not there within {_TIMEOUT_MS // 1000} s")
 
 
 def group_ids(transcript: Transcript, bindings: Bindings) -> list[str]:

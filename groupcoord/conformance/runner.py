@@ -80,7 +80,7 @@ def run(
     ordered = list(transcripts)
     running = _Run(target, jobs, prefix, cleans, on_facts, frozenset(needed_keys(ordered)))
     found: dict[int, Outcome] = {}
-    for outcome in running.shared(ordered) if target.shared else running.alone(ordered):
+    for outcome in running.outcomes(ordered):
         found[id(outcome.transcript)] = outcome
         if on_outcome is not None:
             on_outcome(outcome)
@@ -114,31 +114,16 @@ class _Run:
         self.facts: ServerFacts | None = None
         self.left_behind: list[str] = []
 
-    def alone(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
-        for transcript in transcripts:
-            started = time.monotonic()
-            try:
-                server = self._start(transcript)
-            except (TargetError, ConnectionClosedError) as error:
-                yield _not_started(transcript, error)
-                continue
-            try:
-                # the same group id in every run
-                stage = _Stage(server, self._ask_facts(server))
-                yield self._replay(transcript, stage, f"{self._prefix}{transcript.name}-000000", started)
-            except TROUBLE as error:
-                yield _unasked(transcript, error)
-            finally:
-                server.stop()
-
-    def shared(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
+    def outcomes(self, transcripts: list[Transcript]) -> Iterator[Outcome]:
         playable: list[Transcript] = []
         for transcript in transcripts:
             if transcript.restarts and not self._target.can_restart:
                 yield Outcome(transcript, Verdict.SKIPPED, reason="it restarts the server, which this target cannot do")
             else:
                 playable.append(transcript)
-        if self._target.own_settings is not None:
+        if not self._target.shared:
+            groups = [[transcript] for transcript in playable]
+        elif self._target.own_settings is not None:
             groups = [playable] if playable else []
         else:
             playable.sort(key=_settings_key)
@@ -176,7 +161,7 @@ class _Run:
         executor = ThreadPoolExecutor(self._jobs)
         try:
             together = [
-                executor.submit(self._replay_shared, transcript, stage)
+                executor.submit(self._replay, transcript, stage)
                 for transcript in transcripts
                 if not transcript.restarts
             ]
@@ -191,12 +176,12 @@ class _Run:
         if failed and stage.cleaner is not None:
             stage.cleaner.clean()  # leftovers could disturb their repetition
         for outcome in failed:
-            alone = self._replay_shared(outcome.transcript, stage)
+            alone = self._replay(outcome.transcript, stage)
             is_better = alone.verdict is Verdict.PASSED and outcome.failure is not None
             yield evolve(alone, failure_beside_others=outcome.failure) if is_better else alone
         for transcript in transcripts:
             if transcript.restarts:
-                yield self._replay_shared(transcript, stage)
+                yield self._replay(transcript, stage)
 
     def _ask_facts(self, server: Server) -> ServerFacts:
         facts = ask_facts(server, self._asked_for, self._target.own_settings or {})
@@ -212,13 +197,15 @@ class _Run:
         with open_client(server) as client:
             return ask_topics(client), ask_groups(client)
 
-    def _replay_shared(self, transcript: Transcript, stage: _Stage) -> Outcome:
-        return self._replay(
-            transcript, stage, f"{self._prefix}{transcript.name}-{uuid.uuid4().hex[:6]}", time.monotonic()
-        )
-
-    def _replay(self, transcript: Transcript, stage: _Stage, group_id: str, started: float) -> Outcome:
-        if reason := self._why_skipped(transcript, stage):
+    def _replay(self, transcript: Transcript, stage: _Stage) -> Outcome:
+        started = time.monotonic()
+        # Servers of one transcript see the same group id in every run.
+        group_id = f"{self._prefix}{transcript.name}-{uuid.uuid4().hex[:6] if self._target.shared else '000000'}"
+        try:
+            reason = self._why_skipped(transcript, stage)
+        except TROUBLE as error:
+            return _unasked(transcript, error)
+        if reason:
             return Outcome(transcript, Verdict.SKIPPED, reason=reason)
         if stage.cleaner is not None:
             ids = group_ids(transcript, {"$g": group_id})

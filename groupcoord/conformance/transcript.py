@@ -378,44 +378,6 @@ class _Object:
         return TranscriptError(f"{self._where}: {message}")
 
 
-def _send(step: _Object) -> Send:
-    step.only("do", "conn", "node", "client_id", "api", "version", "body")
-    connection = step.get("conn", str)
-    return Send(
-        connection,
-        step.get("client_id", str, default=connection),
-        step.get("api", str),
-        step.get("version", int),
-        step.get("body", dict),
-        step.node(),
-    )
-
-
-def _receive(step: _Object) -> Receive:
-    step.only("do", "conn", "took_ms", "body")
-    return Receive(step.get("conn", str), step.duration("took_ms", default=0), step.get("body", dict))
-
-
-def _quiet(step: _Object) -> Quiet:
-    step.only("do", "conn", "ms")
-    return Quiet(step.get("conn", str), step.duration("ms"))
-
-
-def _sleep(step: _Object) -> Sleep:
-    step.only("do", "ms")
-    return Sleep(step.duration("ms"))
-
-
-def _close(step: _Object) -> Close:
-    step.only("do", "conn")
-    return Close(step.get("conn", str))
-
-
-def _restart(step: _Object) -> Restart:
-    step.only("do")
-    return Restart()
-
-
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -441,27 +403,37 @@ def _acl(entry: _Object) -> AclEntry:
     return AclEntry(_RESOURCES[resource], name, _OPERATIONS[operation], _PERMISSIONS[permission], principal)
 
 
-def _set_acls(step: _Object) -> SetAcls:
-    step.only("do", "acls")
-    return SetAcls(_acls(step))
+def _send(step: _Object) -> Send:
+    connection = step.get("conn", str)
+    client_id = step.get("client_id", str, default=connection)
+    return Send(
+        connection, client_id, step.get("api", str), step.get("version", int), step.get("body", dict), step.node()
+    )
 
 
-_STEPS: dict[str, Callable[[_Object], Step]] = {
-    "send": _send,
-    "recv": _receive,
-    "quiet": _quiet,
-    "sleep": _sleep,
-    "close": _close,
-    "restart": _restart,
-    "acls": _set_acls,
+def _receive(step: _Object) -> Receive:
+    return Receive(step.get("conn", str), step.duration("took_ms", default=0), step.get("body", dict))
+
+
+_STEPS: dict[str, tuple[tuple[str, ...], Callable[[_Object], Step]]] = {
+    "send": (("conn", "node", "client_id", "api", "version", "body"), _send),
+    "recv": (("conn", "took_ms", "body"), _receive),
+    "quiet": (("conn", "ms"), lambda step: Quiet(step.get("conn", str), step.duration("ms"))),
+    "sleep": (("ms",), lambda step: Sleep(step.duration("ms"))),
+    "close": (("conn",), lambda step: Close(step.get("conn", str))),
+    "restart": ((), lambda step: Restart()),
+    "acls": (("acls",), lambda step: SetAcls(_acls(step))),
 }
+"""Fields and constructor of each kind of step."""
 
 
 def _step(step: _Object) -> Step:
     do = step.get("do", str)
     if do not in _STEPS:
         raise step.fail(f"unknown step {do!r}; there are {', '.join(_STEPS)}")
-    return _STEPS[do](step)
+    names, make = _STEPS[do]
+    step.only("do", *names)
+    return make(step)
 
 
 _SOME_ID = str(UUID(int=1))
