@@ -109,13 +109,15 @@ class ServerDiedError(TargetError):
     """A server ended before it listened."""
 
 
-def _placeholders(command: str, known: Collection[str]) -> set[str]:
-    names = {
-        name for word in shlex.split(command) for _, name, _, _ in string.Formatter().parse(word) if name is not None
-    }
+def placeholders_in(text: str, known: Collection[str]) -> set[str]:
+    """Return the placeholders of a command; raise ValueError for an unknown one."""
+    try:
+        names = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+    except ValueError as error:
+        raise ValueError(f"{text!r} can't be read: {error}") from None
     if unknown := names.difference(known):
         there_are = " ".join(f"{{{name}}}" for name in known)
-        raise ValueError(f"unknown placeholder {{{min(unknown)}}} in {command!r}; there are {there_are}")
+        raise ValueError(f"unknown placeholder {{{min(unknown)}}} in {text!r}; there are {there_are}")
     return names
 
 
@@ -143,13 +145,13 @@ class LaunchTarget:
     def __init__(
         self, command: str, *, words_for: Mapping[str, str] | None = None, tolerance: Tolerance = WALL_TIME
     ) -> None:
-        names = _placeholders(command, _PLACEHOLDERS)
+        names = placeholders_in(command, _PLACEHOLDERS)
         self._words = shlex.split(command)
         self._words_for = _USUAL_WORDS if words_for is None else words_for
         self._servers: list[LaunchedServer] = []
         self.tolerance = tolerance
         for words in self._words_for.values():
-            _placeholders(words, _IN_SETTINGS)
+            placeholders_in(words, _IN_SETTINGS)
         if words_for is not None and "sets" not in names:
             self._words.append("{sets}")
             names.add("sets")

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
         topologies,
     )
     from groupcoord.testing.history import Exchange, History, histories
+    from groupcoord.testing.logs import assignments, subscriptions
     from groupcoord.testing.machine.state_machine import CoordinatorMachine
     from groupcoord.testing.server import ServerThread
     from groupcoord.testing.strategies import (
-        assignments,
         client_ids,
         commit_requests,
         consumer_group_describe_requests,
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
         member_ids,
         offset_delete_requests,
         protocols,
-        subscriptions,
         sync_requests,
         topic_names,
         transactional_commit_requests,
@@ -117,6 +116,7 @@ _MODULES = {
         "streams_group_heartbeats topologies "
     ),
     "history": "Exchange History histories",
+    "logs": "assignments subscriptions",
     "machine.state_machine": "CoordinatorMachine",
     "server": "ServerThread",
 }

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from string import Formatter
 from threading import Lock
 from types import TracebackType
 from typing import IO, Literal, get_args
@@ -22,7 +21,7 @@ from weakref import WeakSet
 
 from attrs import field, frozen
 
-from groupcoord.conformance.launched import last_words
+from groupcoord.conformance.launched import last_words, placeholders_in
 from groupcoord.core.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.errors import GroupcoordError
 from groupcoord.testing.asserting.groups import GroupDescription
@@ -62,12 +61,9 @@ def check_command(command: Sequence[str]) -> None:
         raise CommandError("no command given; append -- COMMAND…")
     for word in command:
         try:
-            names = {name for _, name, _, _ in Formatter().parse(word) if name is not None}
+            placeholders_in(word, PLACEHOLDERS + LOGIN_PLACEHOLDERS)
         except ValueError as error:
-            raise CommandError(f"{word!r} can't be read: {error}") from None
-        if unknown := names.difference(PLACEHOLDERS + LOGIN_PLACEHOLDERS):
-            known = " ".join(f"{{{name}}}" for name in PLACEHOLDERS + LOGIN_PLACEHOLDERS)
-            raise CommandError(f"unknown placeholder {{{min(unknown)}}} in {word!r}; there are {known}")
+            raise CommandError(str(error)) from None
 
 
 class Instance:

@@ -61,78 +61,6 @@ class SharedRecords(NamedTuple):
     finished: int
 
 
-def acquired(brokers: list[Broker], group_id: str) -> tuple[AcquiredRange, ...]:
-    """Return the acquired records of a group's members, by topic and offset, with equal neighbours merged."""
-    ranges: list[AcquiredRange] = []
-    for led in _led(brokers, group_id):
-        for run in () if led.records is None else led.records.runs():
-            state = run.state
-            if state.state is not DeliveryState.ACQUIRED:
-                continue
-            found = AcquiredRange(
-                *(led.topic.name, led.key.partition, run.first, run.last),
-                *(state.member_id, state.count, state.locked_until_ms),
-            )
-            last = ranges[-1] if ranges else None
-            if last is not None and last == found._replace(first=last.first, last=found.first - 1):
-                ranges[-1] = last._replace(last=found.last)
-            else:
-                ranges.append(found)
-    return tuple(ranges)
-
-
-def progress(brokers: list[Broker], group_id: str) -> tuple[SharedRecords, ...]:
-    """Return a group's progress in each partition that its members read."""
-    told = []
-    for led in _led(brokers, group_id):
-        records = led.records
-        if records is None:
-            continue
-        counts = dict.fromkeys(DeliveryState, 0)
-        for run in records.runs():
-            counts[run.state.state] += run.size
-        told.append(
-            SharedRecords(
-                *(led.topic.name, led.key.partition, records.start_offset),
-                counts[DeliveryState.ACQUIRED],
-                counts[DeliveryState.AVAILABLE],
-                records.delivery_complete_count(),
-            )
-        )
-    return tuple(told)
-
-
-def release(brokers: list[Broker], group_id: str, member_id: str | None) -> int:
-    """Release the records of a member, or of all; return their number."""
-    held = [entry for entry in acquired(brokers, group_id) if member_id in (None, entry.member_id)]
-    for broker in brokers:
-        partitions = broker.share_requests.partitions
-        for led in partitions.all():
-            if led.key.group_id == group_id:
-                for holder in dict.fromkeys(entry.member_id for entry in held):
-                    partitions.release(led, holder)
-    return sum(entry.last - entry.first + 1 for entry in held)
-
-
-def expire_locks(brokers: list[Broker], group_id: str) -> int:
-    """Expire all locks of a group; return the number of records."""
-    held = acquired(brokers, group_id)
-    latest_ms = max((entry.locked_until_ms for entry in held), default=0)
-    for broker in brokers:
-        partitions = broker.share_requests.partitions
-        for led in partitions.all():
-            if led.key.group_id == group_id:
-                partitions.expire_locks(led, broker.clock.now_ms(), latest_ms)
-    return sum(entry.last - entry.first + 1 for entry in held)
-
-
-def _led(brokers: list[Broker], group_id: str) -> Iterator[LedPartition]:
-    led = [each for broker in brokers for each in broker.share_requests.partitions.all()]
-    yield from sorted(
-        (each for each in led if each.key.group_id == group_id), key=lambda each: (each.topic.name, each.key.partition)
-    )
-
-
 LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
 """Limit of one advance: periodic timers would otherwise occupy the server without bound."""
 DEADLINES_AT_ONCE = 50
@@ -468,22 +396,63 @@ class Control:
         self._deliver_replies()
 
     def acquired_records(self, group_id: str) -> tuple[AcquiredRange, ...]:
-        return acquired(self._brokers, group_id)
+        """Return the acquired records of a group's members, by topic and offset, with equal neighbours merged."""
+        ranges: list[AcquiredRange] = []
+        for _, led in self._led(group_id):
+            for run in () if led.records is None else led.records.runs():
+                state = run.state
+                if state.state is not DeliveryState.ACQUIRED:
+                    continue
+                found = AcquiredRange(
+                    *(led.topic.name, led.key.partition, run.first, run.last),
+                    *(state.member_id, state.count, state.locked_until_ms),
+                )
+                last = ranges[-1] if ranges else None
+                if last is not None and last == found._replace(first=last.first, last=found.first - 1):
+                    ranges[-1] = last._replace(last=found.last)
+                else:
+                    ranges.append(found)
+        return tuple(ranges)
 
     def shared_records(self, group_id: str) -> tuple[SharedRecords, ...]:
-        return progress(self._brokers, group_id)
+        """Return a group's progress in each partition that its members read."""
+        found = []
+        for _, led in self._led(group_id):
+            if (records := led.records) is None:
+                continue
+            counts = dict.fromkeys(DeliveryState, 0)
+            for run in records.runs():
+                counts[run.state.state] += run.size
+            place = led.topic.name, led.key.partition, records.start_offset
+            pending = counts[DeliveryState.ACQUIRED], counts[DeliveryState.AVAILABLE]
+            found.append(SharedRecords(*place, *pending, records.delivery_complete_count()))
+        return tuple(found)
 
     def release_records(self, group_id: str, member_id: str | None = None) -> int:
         """Release the acquired records of a share group's member, or of all; return their number."""
         members = self._share_members(group_id)
         if member_id is not None and member_id not in members:
             raise _no_member(group_id, member_id, members)
-        return release(self._brokers, group_id, member_id)
+        held = [entry for entry in self.acquired_records(group_id) if member_id in (None, entry.member_id)]
+        for broker, led in self._led(group_id):
+            for holder in dict.fromkeys(entry.member_id for entry in held):
+                broker.share_requests.partitions.release(led, holder)
+        return sum(entry.last - entry.first + 1 for entry in held)
 
     def expire_locks(self, group_id: str) -> int:
         """Expire the locks of all records that members of a share group have acquired; return their number."""
         self._share_members(group_id)
-        return expire_locks(self._brokers, group_id)
+        held = self.acquired_records(group_id)
+        latest_ms = max((entry.locked_until_ms for entry in held), default=0)
+        for broker, led in self._led(group_id):
+            broker.share_requests.partitions.expire_locks(led, broker.clock.now_ms(), latest_ms)
+        return sum(entry.last - entry.first + 1 for entry in held)
+
+    def _led(self, group_id: str) -> list[tuple[Broker, LedPartition]]:
+        """Return the share-partitions of a group and their leaders, by topic and partition."""
+        led = [(broker, each) for broker in self._brokers for each in broker.share_requests.partitions.all()]
+        own = [(broker, each) for broker, each in led if each.key.group_id == group_id]
+        return sorted(own, key=lambda found: (found[1].topic.name, found[1].key.partition))
 
     def _group(self, group_id: str) -> GroupDescription:
         group = describe_group(self.broker, group_id)
@@ -494,12 +463,12 @@ class Control:
     def _share_members(self, group_id: str) -> list[str]:
         """Return the members of a share group, and former members that still have acquired records."""
         group = describe_group(self.broker, group_id)
-        if group is None and not progress(self._brokers, group_id):
+        if group is None and not self.shared_records(group_id):
             raise NoSuchMemberError(no_such_group(self.broker, group_id))
         if group is not None and group.type != "share":
             raise NoSuchMemberError(f"group {group_id!r} is no share group: {group}")
         members = () if group is None else group.members
-        holders = (entry.member_id for entry in acquired(self._brokers, group_id))
+        holders = (entry.member_id for entry in self.acquired_records(group_id))
         return list(dict.fromkeys([*(member.member_id for member in members), *holders]))
 
     def _deliver_replies(self) -> None:
