@@ -227,8 +227,8 @@ class SimulatedGroup:
     def _left_unowned(self, group: Group | None) -> set[TopicPartition]:
         """Return partitions that static consumers of a classic group have revoked without rejoining.
 
-        A static consumer that restarts before it has rejoined (KIP-429) resumes its place in the Stable group without a
-        new generation (KIP-345). The revoked partitions then have no owner until the next generation.
+        If one restarts first (KIP-429), it resumes its place without a new generation (KIP-345), until which the
+        revoked partitions have no owner.
         """
         classic = as_classic_group(group)
         if classic is None or not self.options.is_static:
@@ -239,18 +239,15 @@ class SimulatedGroup:
     def _expected(self, inside: list[Consumer], group: Group | None) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return the partitions that must have an owner, and those that may have one.
 
-        Both are all partitions of existing topics, as long as a member watches the topics. The leader of a classic
-        group does so after it has computed an assignment. There is no watcher, so that new partitions may have no owner
-        and deleted ones may keep theirs, in these cases:
+        Both are all partitions of existing topics, as long as a member watches the topics, as the leader of a classic
+        group does after it has computed an assignment. Otherwise new partitions may have no owner, and deleted ones may
+        keep theirs:
 
-        - A static leader has restarted: it skips the assignment and takes the current topics as those of its assignment
-          (KIP-814, as in Kafka's Java consumer).
-        - A consumer group was converted to a classic one (KIP-848) and is loaded on another node before its members
-          have rejoined. Departed members stay removed, and the request to rejoin is not in the log.
+        - A restarted static leader skips the assignment, and watches the current topics (KIP-814).
+        - A group is loaded after its conversion to classic (KIP-848), and the request to rejoin is not in the log.
         - All members of a consumer group use the classic protocol and it can't be converted.
 
-        When the restart of a static member converts a group, the current assignments become the target (KIP-848, as in
-        Kafka's coordinator). They are incomplete if topics have grown since or a member has just joined.
+        If a static member converts a group, the current assignments become the target, without topics' new partitions.
         """
         topics = self._stage.topics
         wanted = set(topics.partitions_of(self.options.subscribed(topics.names())))
