@@ -212,19 +212,19 @@ def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
     }
 
 
-def ask_facts(server: Server, keys: Collection[str], told: Mapping[str, str]) -> ServerFacts:
-    """Query the APIs of a server, and the settings ``keys``; ``told`` are known ones, which override the server's."""
+def ask_facts(server: Server, keys: Collection[str], own_settings: Mapping[str, str]) -> ServerFacts:
+    """Query the APIs of a server, and the settings ``keys``; ``own_settings`` override the server's."""
     with open_client(server) as client:
         apis = listed_apis(client)
     if not keys:
-        return ServerFacts(apis, told)
+        return ServerFacts(apis, own_settings)
     if "DescribeConfigs" not in apis:
-        return ServerFacts(apis, told, "it does not list DescribeConfigs")
+        return ServerFacts(apis, own_settings, "it does not list DescribeConfigs")
     try:
         found, why_unknown = _ask_settings(server, keys)
     except _NO_ANSWER as error:
         found, why_unknown = {}, f"DescribeConfigs: {error}"
-    return ServerFacts(apis, {**found, **told}, why_unknown)
+    return ServerFacts(apis, {**found, **own_settings}, why_unknown)
 
 
 def ask_topics(client: Client) -> dict[str, int]:

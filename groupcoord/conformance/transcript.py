@@ -86,14 +86,14 @@ def _batches(records: Plain) -> Plain:
     found: list[Plain] = []
     try:
         for batch in iter_batches(bytes.fromhex("" if records is None else records["hex"])):
-            told: dict[str, Any] = {"base_offset": batch.base_offset, "last_offset": batch.next_offset - 1}
+            content: dict[str, Any] = {"base_offset": batch.base_offset, "last_offset": batch.next_offset - 1}
             records_of = list(batch.records())
             if batch.is_control:
                 _, is_commit = _CONTROL_TYPE.unpack(bytes(records_of[0][2] or b""))
-                told["control"] = "COMMIT" if is_commit else "ABORT"
+                content["control"] = "COMMIT" if is_commit else "ABORT"
             else:
-                told["values"] = [bytes(record[3] or b"").decode("latin-1") for record in records_of]
-            found.append(told)
+                content["values"] = [bytes(record[3] or b"").decode("latin-1") for record in records_of]
+            found.append(content)
     except TruncatedBatchError:
         pass  # the last batch may be truncated
     return found

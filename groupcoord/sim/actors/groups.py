@@ -318,7 +318,7 @@ class Population:
         for group in self.groups:
             if group.options.subscribes_to(topic):
                 group.observations.add_partitions(added, stage.scheduler.time_ms)
-        self._tell()
+        self._update_metadata()
 
     def delete(self, topic: str) -> None:
         stage = self._stage
@@ -330,8 +330,8 @@ class Population:
         for group in self.groups:
             if group.options.subscribes_to(topic):
                 group.observations.remove_partitions(gone, stage.scheduler.time_ms)
-        self._tell()
+        self._update_metadata()
 
-    def _tell(self) -> None:
+    def _update_metadata(self) -> None:
         for consumer in self.consumers:
             consumer.metadata_changed()

@@ -95,9 +95,9 @@ def check_heartbeat_response(
     member_id = response.member_id or ""
     if response.error_code is not ErrorCode.NONE or response.member_epoch <= 0:
         return
-    told = indices_of(response.assignment or ())
+    reported = indices_of(response.assignment or ())
     holds = any(
-        record.member_epoch >= response.member_epoch and told <= indices_of(record.assigned_partitions)
+        record.member_epoch >= response.member_epoch and reported <= indices_of(record.assigned_partitions)
         for record in records
     )
     require(holds, f"{member_id} of {request.group_id!r} is told {response!r}, the log has {records!r}")

@@ -25,12 +25,12 @@ def describe_seeds(report: FleetReport) -> str:
 def report_page(report: FleetReport, command: str) -> str:
     """Return the page of a report. ``command`` runs a seed again when followed by ``--seed`` and the seed."""
     figures = report.to_json()
-    told = (
+    sentence = (
         f"{describe_seeds(report)}, {format_duration(figures['virtual_ms'])} of virtual time in all, "
         f"{figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers."
     )
     sections = [Section(name, title, make(report)) for name, title, make in _SECTIONS]
-    return layout.page(report.name, [soft(told), result_of(report, command)], sections)
+    return layout.page(report.name, [soft(sentence), result_of(report, command)], sections)
 
 
 def result_of(report: FleetReport, command: str) -> Html:
@@ -41,8 +41,8 @@ def result_of(report: FleetReport, command: str) -> Html:
         joined((run.failure or "", element("br"), element("code", f"{command} --seed {run.seed}")))
         for run in report.failed
     ]
-    told = f"{counted(len(report.failed), 'seed')} broke a law:"
-    return element("div", paragraph(element("b", told)), listing(items), class_="note bad")
+    sentence = f"{counted(len(report.failed), 'seed')} broke a law:"
+    return element("div", paragraph(element("b", sentence)), listing(items), class_="note bad")
 
 
 def _distributions(report: FleetReport) -> Html:
@@ -85,8 +85,8 @@ def median_and_p99_rows(found: Sequence[dict[str, Distribution]]) -> list[tuple[
         if any(one.count for one in each):
             pairs = [(one.percentiles[50], one.percentiles[99]) if one.count else () for one in each]
             scale = scale_of(measure, [value for pair in pairs for value in pair])
-            told = [dict.fromkeys(scale.format(value) for value in pair) for pair in pairs]  # equal ones once
-            rows.append((measure.title, unit_of(measure, scale), *("; ".join(one) for one in told)))
+            sentence = [dict.fromkeys(scale.format(value) for value in pair) for pair in pairs]  # equal ones once
+            rows.append((measure.title, unit_of(measure, scale), *("; ".join(one) for one in sentence)))
     return rows
 
 
@@ -94,9 +94,9 @@ def _compared(report: FleetReport) -> Html:
     rows = compared(report)
     if not rows:
         return EMPTY
-    told = "Median and 99th percentile of each group."
+    sentence = "Median and 99th percentile of each group."
     return joined(
-        (soft(told), layout.table(("@measure", "@unit", *(f"#{name}" for name in report.compared_ids())), rows))
+        (soft(sentence), layout.table(("@measure", "@unit", *(f"#{name}" for name in report.compared_ids())), rows))
     )
 
 
@@ -109,13 +109,13 @@ def _clients(report: FleetReport) -> Html:
     operations = report.operations()
     if not operations:
         return EMPTY
-    told = (
+    sentence = (
         "Consumers: the errors that made them fail; they restart three seconds later. Other clients: every operation "
         "with its outcome, which is the first error of the response, or NONE. CompleteTransaction is the marker of a "
         "transaction, repeated until it is accepted."
     )
     rows = [(*operation, f"{count:,}") for operation, count in operations.items()]
-    return joined((soft(told), layout.table(("client", "did", "outcome", "#times"), rows)))
+    return joined((soft(sentence), layout.table(("client", "did", "outcome", "#times"), rows)))
 
 
 def _groups(report: FleetReport) -> Html:
@@ -188,10 +188,12 @@ def format_verdict(comparison: Comparison) -> str:
     between = f"95 % between {scale.format(-difference.most)} and {scale.format(-difference.least)} {scale.name}"
     if not difference.is_clear:
         return f"No variant clearly costs least: {best} is {less}, {between}."
-    told = f"{best} costs least: {less}, {between}."
+    sentence = f"{best} costs least: {less}, {between}."
     if verdict.equals:
-        told += f" {listed([report.variant for report in verdict.equals])} may be as good: the difference isn't clear."
-    return told
+        sentence += (
+            f" {listed([report.variant for report in verdict.equals])} may be as good: the difference isn't clear."
+        )
+    return sentence
 
 
 def beside_rows(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -236,7 +238,7 @@ def _signed(scale: Scale, value: float) -> str:
 
 def _answer(comparison: Comparison) -> list[Html]:
     """Return the verdict, and for each variant but the first the measures that are better and worse."""
-    told = format_verdict(comparison)
+    sentence = format_verdict(comparison)
     first = comparison.reports[0].variant
     items = []
     for report in comparison.reports[1:]:
@@ -249,18 +251,18 @@ def _answer(comparison: Comparison) -> list[Html]:
             if by_style[style]
         ]
         items.append(joined((element("code", report.variant), f" compared with {first}: ", joined(parts, "; "), ".")))
-    return [paragraph(told, style="answer"), listing(items)]
+    return [paragraph(sentence, style="answer"), listing(items)]
 
 
 def _beside(comparison: Comparison) -> Html:
     head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports))
-    told = "Median and 99th percentile over all groups and seeds."
-    return joined((soft(told), layout.table(head, beside_rows(comparison))))
+    sentence = "Median and 99th percentile over all groups and seeds."
+    return joined((soft(sentence), layout.table(head, beside_rows(comparison))))
 
 
 def _differences(comparison: Comparison) -> Html:
     head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports[1:]))
-    told = joined(
+    sentence = joined(
         (
             "Difference between the means of the same seed: its mean over all seeds, with the 95 % confidence interval "
             "(Student's t). Lower is better. A clear difference is coloured ",
@@ -271,10 +273,10 @@ def _differences(comparison: Comparison) -> Html:
         )
     )
     rows = [
-        (title, unit, *(element("span", told, class_=style) for told, style in cells))
+        (title, unit, *(element("span", sentence, class_=style) for sentence, style in cells))
         for title, unit, cells in difference_rows(comparison)
     ]
-    return joined((soft(told), layout.table(head, rows)))
+    return joined((soft(sentence), layout.table(head, rows)))
 
 
 def _plots(comparison: Comparison) -> Html:

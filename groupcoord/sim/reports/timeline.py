@@ -91,16 +91,16 @@ def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") ->
         ]
     parts.append(layout.label(LEFT - 6, TOP + ROW - 3, "rebalances", "end"))
     for start_ms, end_ms in timeline.rebalances:
-        told = f"rebalance, {format_duration(end_ms - start_ms)}, from {format_duration(start_ms)} on"
-        parts += axis.bar(start_ms, end_ms, TOP, "finding", told, width_min=1.5)
+        text = f"rebalance, {format_duration(end_ms - start_ms)}, from {format_duration(start_ms)} on"
+        parts += axis.bar(start_ms, end_ms, TOP, "finding", text, width_min=1.5)
     consumers = sorted({consumer for _, spans in timeline.rows for consumer, _, _ in spans}, key=_in_order)
     styles = {consumer: f"owner-{place % OWNER_COLOURS}" for place, consumer in enumerate(consumers)}
     for place, (name, spans) in enumerate(timeline.rows, 1):
         y = TOP + place * ROW
         parts.append(layout.label(LEFT - 6, y + ROW - 3, name, "end"))
         for consumer, start_ms, end_ms in spans:
-            told = f"{name}: {consumer}, {format_duration(start_ms)} to {format_duration(end_ms)}"
-            parts += axis.bar(start_ms, end_ms, y, styles[consumer], told)
+            text = f"{name}: {consumer}, {format_duration(start_ms)} to {format_duration(end_ms)}"
+            parts += axis.bar(start_ms, end_ms, y, styles[consumer], text)
     label = f"time line of {timeline.group_id}: rebalances and owners of partitions"
     return joined(
         (
@@ -123,26 +123,26 @@ class _Axis:
         shown_ms = min(max(at_ms, self.start_ms), self.end_ms) - self.start_ms
         return LEFT + shown_ms * (WIDTH - LEFT - RIGHT) / max(self.end_ms - self.start_ms, 1)
 
-    def bar(self, start_ms: int, end_ms: int, y: float, style: str, told: str, width_min: float = 0) -> list[Html]:
+    def bar(self, start_ms: int, end_ms: int, y: float, style: str, text: str, width_min: float = 0) -> list[Html]:
         if end_ms < self.start_ms or start_ms > self.end_ms:
             return []
         left, right = self.x(start_ms), self.x(end_ms)
-        return [layout.titled(told, [layout.rect(left, y, max(right - left, width_min), ROW - 2, style)])]
+        return [layout.titled(text, [layout.rect(left, y, max(right - left, width_min), ROW - 2, style)])]
 
 
 def _summary(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
     shown = sum(end_ms >= axis.start_ms and start_ms <= axis.end_ms for start_ms, end_ms in timeline.rebalances)
-    told = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is time without an owner."]
+    text = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is time without an owner."]
     if left_out := timeline.partition_count - len(timeline.rows):
-        told.append(f"{counted(left_out, 'partition')} more are not shown.")
+        text.append(f"{counted(left_out, 'partition')} more are not shown.")
     if consumer_count > OWNER_COLOURS:
-        told.append(f"Of {consumer_count:,} consumers some share a colour.")
+        text.append(f"Of {consumer_count:,} consumers some share a colour.")
     if axis.end_ms - axis.start_ms < timeline.duration_ms:
-        told.append(
+        text.append(
             f"{format_duration(axis.end_ms - axis.start_ms)} of {format_duration(timeline.duration_ms)} are shown, "
             "the span with measured events."
         )
-    return " ".join([*told, "Hover over a bar for its consumer and times."])
+    return " ".join([*text, "Hover over a bar for its consumer and times."])
 
 
 def _in_order(consumer: str) -> tuple[str, int]:

@@ -390,15 +390,15 @@ def _changed(values: Mapping[str, Any], settings: Mapping[str, Any], where: str)
     return changed
 
 
-def _unset(values: dict[str, Any], key: str, told: str) -> None:
-    places = [(table, name) for table, name in _places(values, key.split("."), told) if name in table]
+def _unset(values: dict[str, Any], key: str, subject: str) -> None:
+    places = [(table, name) for table, name in _places(values, key.split("."), subject) if name in table]
     for table, name in places:
         del table[name]
     if not places:
-        _fail(told, "is not set, and can't be unset")
+        _fail(subject, "is not set, and can't be unset")
 
 
-def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _places(table: dict[str, Any], path: list[str], subject: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each table at a path, with its last key; create missing tables of settings, topics and cluster."""
     key, *rest = path
     if not rest:
@@ -409,20 +409,20 @@ def _places(table: dict[str, Any], path: list[str], told: str) -> Iterator[tuple
     elif key == "topics" and not isinstance(table.get(key), list):
         yield table.setdefault(key, {}), ".".join(rest)
     elif isinstance(found := table.get(key), list):
-        for each in _chosen(found, rest[0], told):
-            yield from _places(each, rest[1:] or _fail(told, "needs a key after it"), told)
+        for each in _chosen(found, rest[0], subject):
+            yield from _places(each, rest[1:] or _fail(subject, "needs a key after it"), subject)
     elif isinstance(found, dict) or (found is None and key == "cluster"):
-        yield from _places(table.setdefault(key, {}), rest, told)
+        yield from _places(table.setdefault(key, {}), rest, subject)
     else:
-        _fail(told, f"there is no table {key!r}")
+        _fail(subject, f"there is no table {key!r}")
 
 
-def _chosen(tables: list[Any], which: str, told: str) -> list[dict[str, Any]]:
+def _chosen(tables: list[Any], which: str, subject: str) -> list[dict[str, Any]]:
     named = [table for table in tables if isinstance(table, dict) and which in (EVERY, table.get("name"))]
     if not named and which.isdecimal() and int(which) < len(tables):
         return [tables[int(which)]]
-    return named or _fail(told, f"there is no {which!r}; a name, a number from 0 on, or *")
+    return named or _fail(subject, f"there is no {which!r}; a name, a number from 0 on, or *")
 
 
-def _fail(told: str, message: str) -> NoReturn:
-    raise ScenarioError(f"{told}: {message}")
+def _fail(subject: str, message: str) -> NoReturn:
+    raise ScenarioError(f"{subject}: {message}")

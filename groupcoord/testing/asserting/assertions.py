@@ -219,8 +219,8 @@ class Assertions(ABC):
             message = f"{error}"
         else:
             return
-        tell = partial(with_story, requests=self.requests, expected=expected, message=message)
-        raise AssertionError(self.run(tell))
+        add_story = partial(with_story, requests=self.requests, expected=expected, message=message)
+        raise AssertionError(self.run(add_story))
 
     def group(self, group_id: str) -> GroupDescription | None:
         """Return a group of any type; None if it does not exist."""
@@ -428,8 +428,8 @@ class AsyncServer:
             message = f"{error}"
         else:
             return
-        tell = partial(with_story, requests=self._server.requests, expected=expected, message=message)
-        raise AssertionError(await self.run(tell))
+        add_story = partial(with_story, requests=self._server.requests, expected=expected, message=message)
+        raise AssertionError(await self.run(add_story))
 
     async def _wait(self, wanted: Wanted[T], timeout_s: float) -> T:
         attempts = Attempts(timeout_s)

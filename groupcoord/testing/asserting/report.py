@@ -457,12 +457,12 @@ def _client(
     client_id: str, requests: list[ReceivedRequest], start_ms: int, name_of: NameOf, tells_nodes: bool
 ) -> Iterator[str]:
     routine = [request for request in requests if is_routine(request)]
-    told = [request for request in requests if not is_routine(request)]
+    shown = [request for request in requests if not is_routine(request)]
     connections = len({request.connection for request in requests})
     yield f"client {client_id!r}: {counted(len(requests), 'request')} on {counted(connections, 'connection')}"
-    if len(told) > REQUESTS_MAX:
-        yield f"  … {len(told) - REQUESTS_MAX} before"
-    for request in told[-REQUESTS_MAX:]:
+    if len(shown) > REQUESTS_MAX:
+        yield f"  … {len(shown) - REQUESTS_MAX} before"
+    for request in shown[-REQUESTS_MAX:]:
         place = f"node {request.node_id}  " if tells_nodes else ""
         yield f"  {_seconds(request.received_ms, start_ms)}  {place}{_outcome(request, name_of)}"
     if routine:

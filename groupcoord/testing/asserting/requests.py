@@ -309,7 +309,7 @@ class RequestLog:
             listener=listener,
         )
         self.fetches.note_request(number, connection, header.client_id, message)
-        self._tell(number)
+        self._notify(number)
         if isinstance(message, Produce):
             sizes = (len(p.records or b"") for topic in message.topics for p in topic.partitions)
             self._add_bytes(number, sum(sizes))
@@ -325,18 +325,18 @@ class RequestLog:
             answer = self._copied(number, answer)
         self._kept[number] = evolve(request, answer=answer, answered_ms=self._now_ms())
         self.fetches.note_answer(request.connection, request.client_id, request.message, answer, self.count)
-        self._tell(number)
+        self._notify(number)
 
     def refused(self, number: int, reason: str) -> None:
         request = self._kept.get(number)
         if request is not None and request.answered_ms is None:
             self._kept[number] = evolve(request, refusal=reason)
-            self._tell(number)
+            self._notify(number)
 
     def closed(self, connection: int) -> None:
         self.fetches.closed(connection)
 
-    def _tell(self, number: int) -> None:
+    def _notify(self, number: int) -> None:
         for watch in self.watchers:
             watch(self._kept[number])
 

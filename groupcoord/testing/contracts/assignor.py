@@ -71,7 +71,7 @@ def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
         try:
             _compare(_plain(answer), _plain(assignor.assign(group)), "in a later call", "it remembers earlier groups")
         except _ContractError as error:
-            raise LawBrokenError(_told(group, error)) from None
+            raise LawBrokenError(_describe(group, error)) from None
     _check_in_another_process(assignor, [group for group, _ in asked])
 
 
@@ -103,7 +103,7 @@ def _broken(group: GroupSpec, error: _ContractError, check: Callable[[GroupSpec]
                 if other.kind == error.kind:
                     group, error, is_smaller = smaller, other, True
                     break
-    return LawBrokenError(_told(group, error))
+    return LawBrokenError(_describe(group, error))
 
 
 def _checked_answer(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
@@ -196,7 +196,7 @@ def _short(id_: str | UUID) -> str:
     return str(id_)[:SHORT_ID_LENGTH]
 
 
-def _told(group: GroupSpec, error: _ContractError) -> str:
+def _describe(group: GroupSpec, error: _ContractError) -> str:
     lines = [str(error), "the group:"]
     lines += [
         f"  topic {_short(each.topic_id)}: {counted(each.partition_count, 'partition')}"

@@ -279,10 +279,10 @@ def story(result: Result, breach: Breach) -> list[Event]:
     """Return a breach's causes and the last events before: faults and its instance's requests, or else all errors."""
     before = [event for event in result.events if event.at_s <= breach.at_s]
     own = [event for event in before if event.who in ("", breach.who) or (not breach.who and event.is_error)]
-    told = own[-STORY_MAX:]
-    causes = [event for event in breach.causes if event not in told]
-    told = sorted([*causes, *told], key=lambda event: event.at_s)
-    return [*told, Event(breach.at_s, breach.who or PROGRAM, breach.text, is_error=True)]
+    shown = own[-STORY_MAX:]
+    causes = [event for event in breach.causes if event not in shown]
+    shown = sorted([*causes, *shown], key=lambda event: event.at_s)
+    return [*shown, Event(breach.at_s, breach.who or PROGRAM, breach.text, is_error=True)]
 
 
 def baseline_of(results: Iterable[Result]) -> Result | None:
@@ -372,10 +372,10 @@ def exam_page(results: Sequence[Result], command: str) -> str:
     ]
     baseline = baseline_of(results)
     failed = [result for result in results if not result.is_passed]
-    told = [result for result in failed if not is_like_baseline(result, baseline)]
+    shown = [result for result in failed if not is_like_baseline(result, baseline)]
     folded = [result for result in failed if is_like_baseline(result, baseline)]
     sections = [Section("scenarios", "Scenarios", _overview(results, baseline))]
-    sections += [Section(result.scenario.name, result.scenario.name, _told(result, baseline)) for result in told]
+    sections += [Section(result.scenario.name, result.scenario.name, _details(result, baseline)) for result in shown]
     sections.append(Section("as-in-baseline", f"As in {BASELINE}", joined(map(_folded, folded))))
     return page("Exam", lead, sections)
 
@@ -406,7 +406,7 @@ def _in_a_cell(result: Result, baseline: Result | None) -> Html:
     return joined(lines, "<br>")
 
 
-def _told(result: Result, baseline: Result | None) -> Html:
+def _details(result: Result, baseline: Result | None) -> Html:
     parts = [soft(result.scenario.why)]
     if result.trouble:
         parts.append(paragraph(result.trouble))

@@ -273,7 +273,7 @@ class Plan:
 
 
 @frozen
-class _Told:
+class _ResponseEvent:
     answered: threading.Event
 
     def answer(self, response: object) -> None:
@@ -458,7 +458,7 @@ class Stage:
         places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
         request = OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),))
         answered = threading.Event()
-        token = _Told(answered)
+        token = _ResponseEvent(answered)
         self.server.control(lambda control: control.coordinating(GROUP_ID).coordinator.submit(request, token))
         self.server.control(lambda control: control.coordinating(GROUP_ID).deliver_replies())
         answered.wait(ADMIN_WITHIN_S)

@@ -20,7 +20,7 @@ from groupcoord.testing.exploring.scope import HistoryError, Scope, Step, Trace,
 from groupcoord.testing.exploring.stage import BrokenLaw, Law, MakeCoordinator
 from groupcoord.testing.exploring.turns import BrokenTurnError, Core, Turn, Turns
 
-Asked = tuple[int, Step, int]
+TurnKey = tuple[int, Step, int]
 """Coordinator state, step, and form of the client that takes it."""
 
 
@@ -74,7 +74,7 @@ class Crew:
             process.terminate()
             process.join()
 
-    def take(self, asked: Sequence[Asked]) -> None:
+    def take(self, asked: Sequence[TurnKey]) -> None:
         orders = [("take", *self._place(core), step, self._turns.forms[form]) for core, step, form in asked]
         for (core, step, form), (worker, outcome) in zip(asked, self._outcomes(orders), strict=True):
             if isinstance(outcome, BrokenLaw):
@@ -138,8 +138,8 @@ def _carry_out(turns: Turns, what: str, core: int, step: Step, form: Form) -> Do
     except BrokenTurnError as error:
         return error.broken
     reached = turns.cores[turn.core]
-    told = turn.answers, turn.is_lost, turn.before, turn.after, turn.fenced
-    return Done(turns.keys[turn.core], turn.core, reached.in_flight, turns.forms[turn.form], *told)
+    results = turn.answers, turn.is_lost, turn.before, turn.after, turn.fenced
+    return Done(turns.keys[turn.core], turn.core, reached.in_flight, turns.forms[turn.form], *results)
 
 
 State = tuple[int, tuple[int, ...]]
@@ -407,7 +407,7 @@ class _Search:
     def prepare(self, numbers: Sequence[int]) -> None:
         if self.crew is None:
             return
-        turns, asked = self.turns, dict[Asked, None]()
+        turns, asked = self.turns, dict[TurnKey, None]()
         for number in numbers:
             core, forms = self._listed[number]
             for step, place in self._steps(core, forms):

@@ -38,7 +38,7 @@ class Line:
 
 
 @frozen
-class StepTold:
+class StoryStep:
     """Step with its effects."""
 
     step: str
@@ -52,7 +52,7 @@ class Story:
     """Played history as text, up to the step that broke a law."""
 
     processes: tuple[str, ...]
-    steps: tuple[StepTold, ...]
+    steps: tuple[StoryStep, ...]
     law: str = ""
     message: str = ""
 
@@ -60,12 +60,12 @@ class Story:
     def of(cls, values: dict[str, Any]) -> Story:
         """Return the story from values of :func:`attrs.asdict`."""
         steps = [
-            StepTold(**{**told, "lines": tuple(Line(**seen) for seen in told["lines"])}) for told in values["steps"]
+            StoryStep(**{**entry, "lines": tuple(Line(**seen) for seen in entry["lines"])}) for entry in values["steps"]
         ]
         return cls(tuple(values["processes"]), tuple(steps), values["law"], values["message"])
 
 
-def tell(trace: Trace, **options: Any) -> Story:
+def tell_story(trace: Trace, **options: Any) -> Story:
     """Play a history and return its story."""
     states: list[tuple[int, str]] = []
 
@@ -86,7 +86,7 @@ def _story(played: Played, states: Sequence[tuple[int, str]]) -> Story:
     for number, step in enumerate(played.trace.steps[:count]):
         at_ms, state = states[number] if number < len(states) else (start_ms, "")
         lines = [_line(happening) for happening in seen.get(number, ())]
-        steps.append(StepTold(str(step), max(at_ms - start_ms, 0), tuple(lines), state))
+        steps.append(StoryStep(str(step), max(at_ms - start_ms, 0), tuple(lines), state))
     names = tuple(process.name for process in played.trace.scope.processes)
     broken = played.broken
     return Story(names, tuple(steps), *(("", "") if broken is None else (broken.law, broken.message)))
@@ -153,15 +153,15 @@ def _of_consumer(name: str, consumer: Consumer) -> str:
 
 
 def in_lines(story: Story) -> Iterable[str]:
-    for number, told in enumerate(story.steps, 1):
-        yield f"{number:>3}. {told.step:<24} {told.at_ms / 1000:>8.1f} s"
-        shown = told.lines[:REPEATED_MAX]
+    for number, entry in enumerate(story.steps, 1):
+        yield f"{number:>3}. {entry.step:<24} {entry.at_ms / 1000:>8.1f} s"
+        shown = entry.lines[:REPEATED_MAX]
         for seen in shown:
             yield f"       {_in_words(seen)}"
-        if len(told.lines) > len(shown):
-            yield f"       and {len(told.lines) - len(shown)} more"
-        if told.state:
-            yield f"       {told.state}"
+        if len(entry.lines) > len(shown):
+            yield f"       and {len(entry.lines) - len(shown)} more"
+        if entry.state:
+            yield f"       {entry.state}"
     yield f"     BROKEN {story.law}: {story.message}" if story.law else "     every law holds"
 
 
@@ -180,16 +180,16 @@ def diagram(story: Story) -> Html:
     coordinator = _LEFT + _LANE * max(len(lanes) - 1, 0) + _TOLD
     log = coordinator + _WRITTEN
     parts, y = [], _TOP
-    for told in story.steps:
+    for entry in story.steps:
         y += _ROW // 2
-        parts.append(titled(told.state, [label(8, y, told.step, "start")]))
-        for seen in told.lines[:REPEATED_MAX]:
+        parts.append(titled(entry.state, [label(8, y, entry.step, "start")]))
+        for seen in entry.lines[:REPEATED_MAX]:
             source, end = (coordinator, log) if seen.what == IS_ASKED else (lanes.get(seen.who, 8), coordinator)
             text = _fitting(f"{'◀' if seen.what == RECEIVES else '▶'} {seen.text}", end - coordinator or _TOLD)
             shapes = [line(source, y + 5, end, y + 5, "finding-line" if seen.is_error else "axis")]
             parts.append(titled(_in_words(seen), [*shapes, label(end - 8, y, text, "end")]))
             y += _ROW
-        y += 0 if told.lines else _ROW
+        y += 0 if entry.lines else _ROW
     if story.law:
         y += _ROW // 2
         broken = _fitting(f"BROKEN {story.law}: {story.message}", log)

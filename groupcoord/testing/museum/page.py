@@ -37,7 +37,7 @@ def _section(shown: Exhibit, story: Story) -> Section:
 
 def _step(of: str, number: int, story: Story) -> Html:
     """Return one step; opening it closes the other steps of the exhibit."""
-    told = story.steps[number]
+    entry = story.steps[number]
     is_last = number == len(story.steps) - 1 and bool(story.law)
-    summary = element("summary", f"{number + 1}. {told.step}", class_="bad" if is_last else None)
-    return element("details", summary, listing((told.state or "not reached").split("; ")), name=f"steps-{of}")
+    summary = element("summary", f"{number + 1}. {entry.step}", class_="bad" if is_last else None)
+    return element("details", summary, listing((entry.state or "not reached").split("; ")), name=f"steps-{of}")
