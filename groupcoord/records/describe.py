@@ -76,10 +76,7 @@ def describe_value(record_type: RecordType, value: bytes | None, *, raw: bool = 
         _describe_members(values, raw)
     elif record_type is RecordType.CONSUMER_GROUP_MEMBER_METADATA:
         _describe_classic_protocols(values, raw)
-    elif record_type is RecordType.OFFSET_COMMIT:
-        _describe_tags(values)
-    else:
-        _describe_tags_everywhere(values)
+    _describe_tags(values)
     return {"version": int.from_bytes(value[:2], "big"), "data": values}
 
 
@@ -162,33 +159,26 @@ def _describe_members(values: Values, raw: bool) -> None:
         subscription = assignment = _base64
     elif values["protocolType"] == CONSUMER_PROTOCOL_TYPE:
         subscription, assignment = describe_subscription, describe_assignment
-    _describe_tags(values)
     for member in values["members"]:
         member["subscription"] = subscription(member["subscription"])
         member["assignment"] = assignment(member["assignment"])
-        _describe_tags(member)
 
 
 def _describe_classic_protocols(values: Values, raw: bool) -> None:
     classic = values.get("classicMemberMetadata")
     for protocol in classic["supportedProtocols"] if classic else ():
         protocol["metadata"] = (_base64 if raw else describe_subscription)(protocol["metadata"])
-    _describe_tags_everywhere(values)
 
 
 def _describe_tags(values: Values) -> None:
     if UNKNOWN_TAGS in values:
         values[UNKNOWN_TAGS] = [{"tag": tag, "hex": content.hex()} for tag, content in values[UNKNOWN_TAGS]]
-
-
-def _describe_tags_everywhere(values: Values) -> None:
-    _describe_tags(values)
     for name, value in values.items():
         if isinstance(value, dict):
-            _describe_tags_everywhere(value)
+            _describe_tags(value)
         elif isinstance(value, list) and value and isinstance(value[0], dict) and name != UNKNOWN_TAGS:
             for element in value:
-                _describe_tags_everywhere(element)
+                _describe_tags(element)
 
 
 def _describe_protocol(read: Callable[[bytes], tuple[int, Fields, int]], data: bytes) -> dict[str, Any] | str:

@@ -127,40 +127,63 @@ class SegmentLog(PartitionLog):
             # Files of a clean shutdown are trusted if they fit together; otherwise the end of the log is read, as after
             # a crash.
             if bases and not (is_clean and self._resume(bases, epochs)):
-                self._recover(bases, epochs)
+                for _ in self._recover(bases, epochs, reads_sealed=False):
+                    pass
 
     def _batches_while_opening(self) -> Iterator[Batch]:
         """Open the log in one pass over all batches, validated, and yield each."""
         with self._opening() as (bases, epochs):
-            # Nothing is resumed here, so the shutdown has to write the state.
-            self._is_saved = not bases
-            sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
-            # Sealed segments are never written again. Only the last segment with data and those after it can have a
-            # torn tail: they may have been written when the power failed.
-            recovered = max((number for number, size in enumerate(sizes) if size), default=0)
-            for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
-                if number < recovered:
-                    found = FileSegment.found(self.folder.path, base, following, sizes[number], self.files, self.memory)
-                    segment, knows_aborted = found, len(found.aborted) > 0
-                if number >= recovered or not segment.has_indexes:
-                    # Indexes of an older state must go before the segment is read, since a broker trusts existing ones.
-                    # Indexes of the last segment are emptied instead: a broker logs missing ones as an error.
-                    is_last = following == OFFSETS_END
-                    self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
-                    segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
-                self._begin(segment)
-                for batch in self._checked(segment, following, bases):
-                    note_epoch(batch, epochs)
-                    aborted = replay(batch, self.producers)
-                    # The index of aborted transactions of a sealed segment may exist in its file; adding entries again
-                    # would list them twice.
-                    if aborted is not None and not knows_aborted:
-                        segment.add_aborted(aborted)
-                    yield batch
-                if following != OFFSETS_END:
-                    segment.next_offset = following
-                    with contextlib.suppress(OSError):
-                        segment.seal()
+            yield from self._recover(bases, epochs, reads_sealed=True)
+
+    def _recover(self, bases: Sequence[int], epochs: list[tuple[int, int]], *, reads_sealed: bool) -> Iterator[Batch]:
+        """Yield the batches of the segments that a crash may have damaged, or of all segments; truncate a torn tail."""
+        # Nothing is resumed here, so the shutdown has to write the state.
+        self._is_saved = not bases
+        if not reads_sealed:
+            recover_log(self.folder.path, bases)  # may truncate segments
+        sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
+        # Sealed segments are never written again. Only the last segment with data and those after it can have a torn
+        # tail: they may have been written when the power failed.
+        recovered = max((number for number, size in enumerate(sizes) if size), default=0)
+        for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
+            if number < recovered:
+                found = FileSegment.found(self.folder.path, base, following, sizes[number], self.files, self.memory)
+                segment, knows_aborted = found, len(found.aborted) > 0
+                if not reads_sealed:
+                    self._begin(segment)
+                    continue
+            elif number == recovered and not reads_sealed:
+                self._replay_sealed(base, epochs)
+            if number >= recovered or not segment.has_indexes:
+                # Indexes of an older state must go before the segment is read, since a broker trusts existing ones.
+                # Indexes of the last segment are emptied instead: a broker logs missing ones as an error.
+                is_last = following == OFFSETS_END
+                self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
+                segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
+            self._begin(segment)
+            # After recover_log() the headers alone are enough.
+            batches = self._checked(segment, following, bases) if reads_sealed else segment.scan(sizes[number])
+            for batch in batches:
+                note_epoch(batch, epochs)
+                aborted = replay(batch, self.producers)
+                # The index of aborted transactions of a sealed segment may exist in its file; adding entries again
+                # would list them twice.
+                if aborted is not None and not knows_aborted:
+                    segment.add_aborted(aborted)
+                yield batch
+            if following != OFFSETS_END:
+                segment.next_offset = following
+                with contextlib.suppress(OSError):
+                    segment.seal()
+
+    def _replay_sealed(self, base: int, epochs: list[tuple[int, int]]) -> None:
+        """Derive epochs and producers from the segments before ``base``."""
+        # The batches hold the leader epochs, too, but finding them takes a pass over all headers.
+        if not self._saved_epochs:
+            self._note_epochs(epochs)
+        # Producer snapshots behind this segment's start may cover batches that recovery truncates.
+        self.folder.forget_snapshots_behind(base)
+        self._replay(self.folder.load_producers(self.producers, base))
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
@@ -264,27 +287,6 @@ class SegmentLog(PartitionLog):
         self._replay(self.folder.load_producers(self.producers, active.next_offset))
         return True
 
-    def _recover(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> None:
-        self._is_saved = False
-        path, base = self.folder.path, bases[-1]
-        size_bytes = recover_log(path, bases)
-        self._begin_sealed(bases)
-        # The batches hold the leader epochs, too, but finding them takes a pass over all headers.
-        if not self._saved_epochs:
-            self._note_epochs(epochs)
-        self.folder.blank_indexes(base)
-        # Producer snapshots behind the last segment's start may cover batches that recovery has truncated.
-        self.folder.forget_snapshots_behind(base)
-        # Batches of the last segment follow in the scan below.
-        self._replay(self.folder.load_producers(self.producers, base))
-        active = FileSegment(path, base, self.files, self.memory)
-        for batch in active.scan(size_bytes):
-            note_epoch(batch, epochs)
-            aborted = replay(batch, self.producers)
-            if aborted is not None:
-                active.add_aborted(aborted)
-        self._begin(active)
-
     def _replay(self, offset: int) -> None:
         for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
             if segment.next_offset > offset:
@@ -313,7 +315,7 @@ class SegmentLog(PartitionLog):
             return super().append_encoded(data, record_count, now_ms, settings)
         offset = self.end_offset
         try:
-            segment.append_one(data, size_bytes, offset + record_count, now_ms)
+            segment.append((data,), size_bytes, offset + record_count, now_ms)
         except TopicLogError as error:
             self._trouble(error)
             raise

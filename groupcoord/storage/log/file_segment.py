@@ -30,7 +30,6 @@ from groupcoord.storage.log.index import (
     Entries,
     FileEntries,
     MemoryEntries,
-    aborted_count,
 )
 from groupcoord.storage.log.memory_segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
 from groupcoord.storage.log.recovery import INDEX_SUFFIXES
@@ -113,7 +112,7 @@ class FileSegment(Segment):
         segment._largest_ms = _NOT_KNOWN_MS
         path = segment._beside(_ABORTED_SUFFIX)
         if os.path.exists(path):
-            segment.aborted = AbortedEntries(files, path, aborted_count(os.path.getsize(path)))
+            segment.aborted = AbortedEntries(files, path, os.path.getsize(path))
         return segment
 
     @classmethod
@@ -184,27 +183,6 @@ class FileSegment(Segment):
         if written != size_bytes:
             self._take_back(f"only {written} of {size_bytes} bytes were written")
         self.note(self.next_offset, size_bytes, next_offset, max_timestamp_ms)
-
-    def append_one(self, data: bytes, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Append a batch in one piece to a non-empty file, with :meth:`note` inlined."""
-        descriptor, closed_count = self._descriptor
-        if closed_count != self._files.closed_count:
-            self.append((data,), size_bytes, next_offset, max_timestamp_ms)
-            return
-        try:
-            written = os.write(descriptor, data)
-        except OSError as error:
-            self._take_back(error.strerror or str(error))
-        if written != size_bytes:
-            self._take_back(f"only {written} of {size_bytes} bytes were written")
-        if max_timestamp_ms > self._largest_ms:
-            self._largest_ms, self._largest_offset = max_timestamp_ms, next_offset - 1 - self.base_offset
-        position = self.size_bytes
-        if position > self._index_due_bytes:
-            self._add_entries(next_offset - 1 - self.base_offset)
-        self._last_offset, self._last_position = self.next_offset, position
-        self.size_bytes = position + size_bytes
-        self.next_offset = next_offset
 
     def _take_back(self, reason: str) -> NoReturn:
         """Truncate the file to the start of a batch that could not be written completely, and raise."""
@@ -337,7 +315,7 @@ class FileSegment(Segment):
         path = self._beside(suffix)
         try:
             size = os.path.getsize(path)
-            entries = FileEntries(self._files, path, layout, size // layout.size)
+            entries = FileEntries(self._files, path, layout, size)
             if not size:
                 return entries
             first, second = entries[-1]

@@ -52,45 +52,43 @@ class MemoryEntries:
         return first, second
 
 
-class FileEntries:
+class _FileIndex:
     """Index in a file; each entry is read on access."""
 
-    def __init__(self, files: OpenFiles, path: str, layout: Struct, count: int) -> None:
+    def __init__(self, files: OpenFiles, path: str, layout: Struct, size_bytes: int) -> None:
         self._files = files
         self._path = path
         self._layout = layout
-        self._count = count
+        self._count = size_bytes // layout.size
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index: int) -> Entry:
-        size = self._layout.size
+    def _read(self, index: int) -> tuple[int, ...]:
         # Negative indexes count from the end, as in a list.
-        position = size * (index % self._count)
-        first, second = self._layout.unpack(os.pread(self._files.reading(self._path), size, position))
+        position = self._layout.size * (index % self._count)
+        return self._layout.unpack(os.pread(self._files.reading(self._path), self._layout.size, position))
+
+
+class FileEntries(_FileIndex):
+    """Offset index or time index in a file."""
+
+    def __getitem__(self, index: int) -> Entry:
+        first, second = self._read(index)
         return first, second
 
 
 Entries = MemoryEntries | FileEntries
 
 
-class AbortedEntries:
+class AbortedEntries(_FileIndex):
     """Aborted transactions in a file, which is created with the first one."""
 
-    def __init__(self, files: OpenFiles, path: str, count: int = 0) -> None:
-        self._files = files
-        self._path = path
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
+    def __init__(self, files: OpenFiles, path: str, size_bytes: int = 0) -> None:
+        super().__init__(files, path, _ABORTED_ENTRY, size_bytes)
 
     def __getitem__(self, index: int) -> AbortedTransaction:
-        size = _ABORTED_ENTRY.size
-        return AbortedTransaction(
-            *_ABORTED_ENTRY.unpack(os.pread(self._files.reading(self._path), size, size * index))[1:]
-        )
+        return AbortedTransaction(*self._read(index)[1:])
 
     def append(self, transaction: AbortedTransaction) -> None:
         entry = _ABORTED_ENTRY.pack(_ABORTED_VERSION, *transaction)
@@ -99,10 +97,6 @@ class AbortedEntries:
         if written != len(entry):
             raise OSError(0, "only a part could be written", self._path)
         self._count += 1
-
-
-def aborted_count(size_bytes: int) -> int:
-    return size_bytes // _ABORTED_ENTRY.size
 
 
 class EpochEnd(NamedTuple):
