@@ -205,7 +205,6 @@ FEED_EVERY_S = 0.1
 JOIN_WITHIN_S = 90.0
 COMMIT_SHARE = 2 / 3
 """Share of ``within_s`` after which some processed records must be committed."""
-ADMIN_WITHIN_S = 10.0
 SEEN_WITHIN_S = 3.0
 """Time in which a busy server reads the last requests of an ended process."""
 
@@ -270,14 +269,6 @@ class Plan:
     def uses_tls(self) -> bool:
         """True if connections use TLS."""
         return self.security_protocol.endswith("SSL")
-
-
-@frozen
-class _ResponseEvent:
-    answered: threading.Event
-
-    def answer(self, response: object) -> None:
-        self.answered.set()
 
 
 class Stage:
@@ -454,14 +445,10 @@ class Stage:
         self.trace.set_back("an administrator has reset its offsets", offsets)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit offsets as an administrator, and wait for the response."""
+        """Commit offsets as an administrator."""
         places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
         request = OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),))
-        answered = threading.Event()
-        token = _ResponseEvent(answered)
-        self.server.control(lambda control: control.coordinating(GROUP_ID).coordinator.submit(request, token))
-        self.server.control(lambda control: control.coordinating(GROUP_ID).deliver_replies())
-        answered.wait(ADMIN_WITHIN_S)
+        self.server.control(lambda control: control.coordinating(GROUP_ID).coordinator.call(request))
 
     # ------------------------------------------------------------ records
 

@@ -50,6 +50,8 @@ SAYS_NOTHING_OF_MEMBERSHIP = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
+HEARTBEAT_RESPONSES = (ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse, StreamsGroupHeartbeatResponse)
+
 Partitions = Mapping[UUID, tuple[int, ...]]
 
 
@@ -82,6 +84,27 @@ class AssignedMember(Consumer):
         restarted = evolve(self, name=name, member_id=member_id, is_alive=True, is_waiting=False, **changes)
         restarted.rejoin()
         return restarted
+
+    def receive(self, response: Response | None) -> None:
+        """Process the response of the last request, or None for a lost one."""
+        self.is_waiting = False
+        errors = set() if response is None else set(errors_in(response))
+        if isinstance(response, HEARTBEAT_RESPONSES) and not errors:
+            if response.member_epoch >= 0:
+                self.follow(response)
+        elif errors & MUST_JOIN_AGAIN:
+            self.rejoin()
+        elif ErrorCode.FENCED_INSTANCE_ID in errors:
+            self.is_alive = False
+        elif response is None or errors - SAYS_NOTHING_OF_MEMBERSHIP:
+            self.lose_answer()
+
+    @abstractmethod
+    def follow(self, response: Any) -> None:
+        """Apply a heartbeat response without an error."""
+
+    def lose_answer(self) -> None:
+        """Reset what the coordinator is known to have, so that the next heartbeat has all fields."""
 
 
 @define(eq=False)
@@ -173,19 +196,14 @@ class Kip848Consumer(AssignedMember):
     # ------------------------------------------------------------ responses
 
     def receive(self, response: Response | None) -> None:
-        """Process the response of the last request; after None the next heartbeat is full."""
-        self.is_waiting = False
-        match response:
-            case None:
-                self.told = None
-            case ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NONE):
-                if response.member_epoch >= 0:
-                    self._follow(response)
-            case _:
-                for error_code in errors_in(response):
-                    self._react(error_code)
+        if response is not None and ErrorCode.INVALID_REGULAR_EXPRESSION in errors_in(response):
+            self.regex = ""
+        super().receive(response)
 
-    def _follow(self, response: ConsumerGroupHeartbeatResponse) -> None:
+    def lose_answer(self) -> None:
+        self.told = None
+
+    def follow(self, response: ConsumerGroupHeartbeatResponse) -> None:
         is_in = self.epoch > 0
         require(
             response.member_epoch >= max(self.epoch, 1) and bool(response.member_id),
@@ -219,16 +237,6 @@ class Kip848Consumer(AssignedMember):
             kept[topic_id] = tuple(index for index in indexes if index not in gone)
         self.owned = self.owned if kept == self.owned else {t: indexes for t, indexes in kept.items() if indexes}
 
-    def _react(self, error_code: ErrorCode) -> None:
-        if error_code in MUST_JOIN_AGAIN:
-            self.rejoin()
-        elif error_code is ErrorCode.FENCED_INSTANCE_ID:
-            self.is_alive = False
-        elif error_code is ErrorCode.INVALID_REGULAR_EXPRESSION:
-            self.regex, self.told = "", None
-        elif error_code not in SAYS_NOTHING_OF_MEMBERSHIP:
-            self.told = None
-
     def check(self, coordinator: GroupCoordinator) -> None:
         owned = [(topic_id, index) for topic_id, indexes in self.owned.items() for index in indexes]
         check_member_sees_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, owned)
@@ -250,30 +258,15 @@ class ModernMember(AssignedMember):
 
     topics: tuple[str, ...] = field(default=TOPICS, kw_only=True)
 
-    def receive(self, response: Response | None) -> None:
-        self.is_waiting = False
-        answer: Any = response
-        if isinstance(answer, StreamsGroupHeartbeatResponse | ShareGroupHeartbeatResponse) and not errors_in(answer):
-            if answer.member_epoch >= 0:
-                goes_back = answer.member_epoch < self.epoch
-                require(not goes_back, "{} in epoch {} received {!r}", self.name, self.epoch, answer)
-                self.epoch, self.phase = answer.member_epoch, "stable"
-                self.follow(answer)
-            return
-        errors = set() if answer is None else set(errors_in(answer))
-        if errors & MUST_JOIN_AGAIN:
-            self.rejoin()
-        elif ErrorCode.FENCED_INSTANCE_ID in errors:
-            self.is_alive = False
-        elif answer is None or errors - SAYS_NOTHING_OF_MEMBERSHIP:
-            self.lose_answer()
+    def follow(self, response: Any) -> None:
+        goes_back = response.member_epoch < self.epoch
+        require(not goes_back, "{} in epoch {} received {!r}", self.name, self.epoch, response)
+        self.epoch, self.phase = response.member_epoch, "stable"
+        self.take(response)
 
     @abstractmethod
-    def follow(self, answer: Any) -> None:
-        """Apply the assignment of a response."""
-
-    def lose_answer(self) -> None:
-        """React to a lost response or an error: the coordinator's knowledge is unknown."""
+    def take(self, answer: Any) -> None:
+        """Apply the assignment of a heartbeat response."""
 
     def behave(self) -> None:
         """Do nothing: the member already follows its protocol."""
@@ -320,7 +313,7 @@ class StreamsMember(ModernMember):
             self.group_id, self.member_id, LEAVE_GROUP_MEMBER_EPOCH, instance_id=self.instance_id
         )
 
-    def follow(self, answer: StreamsGroupHeartbeatResponse) -> None:
+    def take(self, answer: StreamsGroupHeartbeatResponse) -> None:
         if answer.active_tasks is not None:
             kinds = answer.active_tasks, answer.standby_tasks or (), answer.warmup_tasks or ()
             self.told = tuple(frozenset(n for each in kind for n in each.partitions) for kind in kinds)
@@ -369,7 +362,7 @@ class ShareMember(ModernMember):
     def leave_request(self) -> ShareGroupHeartbeat:
         return ShareGroupHeartbeat(self.group_id, self.member_id, LEAVE_GROUP_MEMBER_EPOCH)
 
-    def follow(self, answer: ShareGroupHeartbeatResponse) -> None:
+    def take(self, answer: ShareGroupHeartbeatResponse) -> None:
         if answer.assignment is not None:
             self.partitions = {topic.topic_id: tuple(topic.partitions) for topic in answer.assignment}
 
