@@ -5,12 +5,16 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from attrs import define
+
+from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 
 # ---------------------------------------------------------------- SASL (KIP-43, KIP-152, KIP-368)
 
 
-class SaslHandshake(NamedTuple):
+@define
+class SaslHandshake(Request["SaslHandshakeResponse"]):
     """Choose a SASL mechanism (API key 17).
 
     ``uses_requests``: whether the tokens follow in SaslAuthenticate requests; otherwise raw.
@@ -18,9 +22,6 @@ class SaslHandshake(NamedTuple):
 
     mechanism: str
     uses_requests: bool = True
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> SaslHandshakeResponse:
-        return SaslHandshakeResponse(error_code)
 
 
 class SaslHandshakeResponse(NamedTuple):
@@ -143,15 +144,13 @@ class DescribeUserScramCredentialsResponse(NamedTuple):
 # ---------------------------------------------------------------- delegation tokens (KIP-48)
 
 
-class CreateDelegationToken(NamedTuple):
+@define
+class CreateDelegationToken(Request["CreateDelegationTokenResponse"]):
     """Create a delegation token (API key 38); without an owner for the requester."""
 
     owner_principal_type: str | None = None
     owner_principal_name: str | None = None
     max_lifetime_ms: int = -1
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreateDelegationTokenResponse:
-        return CreateDelegationTokenResponse(error_code)
 
 
 class CreateDelegationTokenResponse(NamedTuple):
@@ -167,24 +166,20 @@ class CreateDelegationTokenResponse(NamedTuple):
     max_timestamp_ms: int = -1
 
 
-class RenewDelegationToken(NamedTuple):
+@define
+class RenewDelegationToken(Request["DelegationTokenResponse"]):
     """Extend a delegation token (API key 39)."""
 
     hmac: bytes
     renew_period_ms: int
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DelegationTokenResponse:
-        return DelegationTokenResponse(error_code)
 
-
-class ExpireDelegationToken(NamedTuple):
+@define
+class ExpireDelegationToken(Request["DelegationTokenResponse"]):
     """Shorten the life of a delegation token (API key 40)."""
 
     hmac: bytes
     expiry_time_period_ms: int
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DelegationTokenResponse:
-        return DelegationTokenResponse(error_code)
 
 
 class DelegationTokenResponse(NamedTuple):
@@ -201,13 +196,11 @@ class TokenOwner(NamedTuple):
     principal_name: str
 
 
-class DescribeDelegationToken(NamedTuple):
+@define
+class DescribeDelegationToken(Request["DescribeDelegationTokenResponse"]):
     """Describe delegation tokens (API key 41). None stands for all owners."""
 
     owners: tuple[TokenOwner, ...] | None
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeDelegationTokenResponse:
-        return DescribeDelegationTokenResponse(error_code)
 
 
 class DescribeDelegationTokenResponse(NamedTuple):
@@ -276,13 +269,11 @@ class AclFilter(NamedTuple):
     permission_type: int
 
 
-class CreateAcls(NamedTuple):
+@define
+class CreateAcls(Request["CreateAclsResponse"]):
     """Create ACLs (API key 30)."""
 
     creations: tuple[Acl, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> CreateAclsResponse:
-        return CreateAclsResponse((AclResult(error_code, message),) * len(self.creations))
 
 
 class AclResult(NamedTuple):
@@ -322,13 +313,11 @@ class DescribeAclsResponse(NamedTuple):
     error_message: str | None = ""
 
 
-class DeleteAcls(NamedTuple):
+@define
+class DeleteAcls(Request["DeleteAclsResponse"]):
     """Delete ACLs (API key 31)."""
 
     filters: tuple[AclFilter, ...]
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DeleteAclsResponse:
-        return DeleteAclsResponse((DeletedAcls((), error_code, message),) * len(self.filters))
 
 
 class DeletedAcls(NamedTuple):

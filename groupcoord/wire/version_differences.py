@@ -250,7 +250,11 @@ def known_acls(request: Acls, header: RequestHeader) -> Acls:
     Raises:
         ProtocolError: a number stands for "unknown", which Kafka does not parse.
     """
-    acls: tuple[Acl | AclFilter, ...] = (request,) if isinstance(request, DescribeAcls) else request[0]
+    acls: tuple[Acl | AclFilter, ...]
+    if isinstance(request, DescribeAcls):
+        acls = (request,)
+    else:
+        acls = request.creations if isinstance(request, CreateAcls) else request.filters
     for acl in acls:
         if _UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type):
             raise ProtocolError("an ACL has something that is unknown")
