@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, LeaveGroupResponse, OffsetDelete
 from tests.core.driver import SESSION_MS, Driver, Group
@@ -23,42 +22,12 @@ def group(driver: Driver) -> Group:
     return Group(driver)
 
 
-@pytest.fixture
-def pending(driver: Driver, group: Group) -> Group:
-    """A group of a and b in generation 1; the leader's assignments are on their way to the log."""
-    group.generation_of("a", "b")
-    driver.write()
-    group.sync("a-1", {"a-1": b"A", "b-1": b"B"})
-    return group
-
-
 def finish(driver: Driver, fails: bool) -> None:
     """The log answers everything."""
     if fails:
         driver.refuse(NotEnoughReplicasError())
     else:
         driver.write()
-
-
-def test_a_commit_keeps_a_group(driver: Driver, group: Group) -> None:
-    """If the first record fails but a commit from outside is on its way, the group lives, and is seen with that."""
-    group.ask_for_id("a")
-    commit = group.commit(5)
-    driver.refuse(NotEnoughReplicasError(), 1)
-    assert (group.state, group.describe().group_state) == (GroupState.EMPTY, "Dead")
-    driver.write()
-    assert commit.error is ErrorCode.NONE
-    assert (group.state, group.describe().group_state) == (GroupState.EMPTY, "Empty")
-
-
-def test_a_join_behind_the_commit_that_made_the_group(driver: Driver, group: Group) -> None:
-    """The join finds a group and writes no record; readers see its state when the commit is durable."""
-    group.commit(5)
-    group.join("a")
-    assert group.describe().group_state == "Dead"
-    driver.write()
-    assert [type(record) for record in driver.written()] == [OffsetCommitRecord]
-    assert group.describe().group_state == "PreparingRebalance"
 
 
 @pytest.fixture
@@ -132,23 +101,3 @@ def test_a_group_that_does_not_come_back_without_a_trace(driver: Driver, group: 
     assert deletion.answer(DeleteGroupsResponse).results[0].error_code is UNAVAILABLE
     assert group.state is None
     assert driver.delete("group").answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_a_group_falls_empty_before_it_is_durable(driver: Driver, group: Group) -> None:
-    """The record of the Empty generation makes it visible, though the first one failed."""
-    group.join("a")
-    group.left("a-1")
-    driver.sleep(3_000)
-    driver.refuse(NotEnoughReplicasError(), 1)
-    assert group.state is GroupState.EMPTY
-    driver.write()
-    assert group.describe().group_state == "Empty"
-
-
-def test_one_answer_for_the_sync_and_what_followed(driver: Driver, pending: Group) -> None:
-    """An acknowledgement of a later append makes the group Stable too, and then answers the later request."""
-    sync = pending.sync("b-1")
-    commit = Group(driver, "other").commit(5)
-    driver.write_together()
-    assert sync.synced.assignment == b"B"
-    assert commit.error is ErrorCode.NONE

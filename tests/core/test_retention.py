@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from groupcoord.log_store import StorageError
 from tests.core.driver import Driver, Group
 
 INTERVAL_MS = 600_000
@@ -27,20 +26,6 @@ def test_no_sweep_after_the_last_group() -> None:
     driver.sleep(INTERVAL_MS)
     assert Group(driver).state is None
     assert driver.coordinator.next_deadline_ms() is None
-
-
-def test_sweeps_go_on_when_a_deletion_fails() -> None:
-    """A group that comes back, since its tombstones could not be written, expires in the end."""
-    driver = Driver(late=True, offsets_retention_minutes=1)
-    group = Group(driver)
-    group.commit(1)
-    driver.write()
-    driver.sleep(INTERVAL_MS)
-    driver.refuse(StorageError("no"))
-    assert group.state is not None
-    driver.sleep(INTERVAL_MS)
-    driver.write()
-    assert group.state is None
 
 
 def test_a_managed_group_with_unknown_timestamp() -> None:

@@ -14,7 +14,7 @@ from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.log.records import GroupTombstone, OpaqueRecord
 from groupcoord.errors import StoreContractError
 from groupcoord.laws import error_codes
-from groupcoord.log_store import NotEnoughReplicasError, StorageError
+from groupcoord.log_store import StorageError
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,
@@ -28,7 +28,6 @@ from groupcoord.messages import (
     OffsetFetch,
     OffsetToCommit,
     Response,
-    SyncGroup,
     SyncGroupResponse,
     TopicToCommit,
     TopicToDelete,
@@ -88,32 +87,6 @@ class Scenario(Actions):
 # ---------------------------------------------------------------- members
 
 
-@pytest.mark.parametrize("is_overtaken", [False, True])
-def test_a_return_that_cannot_be_written(is_overtaken: bool) -> None:
-    """A static member whose new id the log refuses is told so, and the old id counts again; if nothing came between."""
-    scenario = Scenario(late=True)
-    old, _ = scenario.stable("i1", None)
-    scenario.a_static_consumer_returns(0, skips=True)
-    assert scenario.state() is GroupState.STABLE
-    if is_overtaken:
-        scenario.leave(scenario.fleet.consumers[1])
-    scenario.the_log_refuses(NotEnoughReplicasError, None)
-    heartbeat = scenario.submit(Heartbeat("alpha", old.generation_id, old.member_id, "i1"))
-    assert heartbeat.error is (ErrorCode.FENCED_INSTANCE_ID if is_overtaken else ErrorCode.NONE)
-    scenario.come_to_rest()
-
-
-def test_a_return_that_is_written_when_the_group_has_moved_on() -> None:
-    """A static member that came back is answered once: by the rebalance that began before the log answered."""
-    scenario = Scenario(late=True)
-    scenario.stable("i1", None)
-    scenario.a_static_consumer_returns(0, skips=True)
-    scenario.leave(scenario.fleet.consumers[1])
-    assert not scenario.fleet.consumers[-1].is_waiting
-    scenario.write_all()
-    scenario.come_to_rest()
-
-
 def test_a_return_that_waits_for_longer_than_its_session() -> None:
     """A returning static member doesn't expire while the log keeps it waiting."""
     scenario = Scenario(late=True, offsets_commit_timeout_ms=60_000)
@@ -121,80 +94,6 @@ def test_a_return_that_waits_for_longer_than_its_session() -> None:
     scenario.a_static_consumer_returns(0, skips=True)
     scenario.sleep(30_000)
     assert scenario.state() is GroupState.STABLE
-    scenario.come_to_rest()
-
-
-def test_the_old_self_waits_for_the_leader() -> None:
-    """Whoever waits under the old id of a static member is fenced when the new one comes."""
-    scenario = Scenario(delay_ms=3_000)
-    joins = [scenario.join("a", group_instance_id="i0"), scenario.join("b", group_instance_id="i1")]
-    scenario.sleep(6_000)
-    _, follower = (sent.joined for sent in joins)
-    sync = scenario.submit(SyncGroup("alpha", follower.generation_id, follower.member_id, "i1"))
-    scenario.join("b again", group_instance_id="i1")
-    assert sync.error is ErrorCode.FENCED_INSTANCE_ID
-    scenario.come_to_rest()
-
-
-def test_a_member_leaves_while_it_waits_for_the_leader() -> None:
-    """The waiting sync of a member that leaves is given back without an answer, as Kafka never gives one."""
-    scenario = Scenario(delay_ms=3_000)
-    joins = [scenario.join("a"), scenario.join("b")]
-    scenario.sleep(6_000)
-    _, follower = (sent.joined for sent in joins)
-    sync = scenario.submit(SyncGroup("alpha", follower.generation_id, follower.member_id))
-    actor = ClassicConsumer("b", "alpha", None, ("range",), member_id=follower.member_id)
-    scenario.submit(actor.leave_request())
-    assert sync.is_dropped
-    scenario.come_to_rest()
-
-
-def test_a_static_leader_that_does_not_rejoin() -> None:
-    """A leader that stays silent, and whose session goes on, is followed by a member that has joined."""
-    scenario = Scenario()
-    scenario.a_group_comes_to_be("alpha", ("i1", None), 3)
-    leader, follower = scenario.fleet.consumers
-    scenario.submit(leader.heartbeat())
-    leader.is_alive = False
-    scenario.a_consumer_joins_again(0, changes=True)
-    scenario.sleep(6_500)
-    assert follower.phase == "syncing"
-    assert follower.members
-    scenario.come_to_rest()
-
-
-def test_a_follower_waits_when_the_group_moves_away() -> None:
-    """A sync that waits for the leader is refused when the log partition goes to another node."""
-    scenario = Scenario(delay_ms=3_000)
-    joins = [scenario.join("a"), scenario.join("b")]
-    scenario.sleep(6_000)
-    follower = joins[1].joined
-    sync = scenario.submit(SyncGroup("alpha", follower.generation_id, follower.member_id))
-    scenario.a_partition_moves_away(0, is_late=False)
-    assert sync.error is ErrorCode.NOT_COORDINATOR
-    scenario.come_to_rest()
-
-
-def test_a_group_is_too_large_for_a_new_limit() -> None:
-    """A load that finds more members than ``group.max.size`` starts a rebalance; as many as fit are served."""
-    scenario = Scenario()
-    scenario.stable(None, None, None)
-    scenario.the_process_restarts(0, 2, loads=True, breaks_after=None)
-    assert scenario.state() is GroupState.PREPARING_REBALANCE
-    scenario.come_to_rest()
-
-
-def test_a_follower_of_a_group_that_never_was() -> None:
-    """If a group's first record can't be written, a sync that waits there is refused, and the group is gone."""
-    scenario = Scenario(late=True, delay_ms=2_000)
-    joins = [scenario.join("a"), scenario.join("b")]
-    scenario.advance(2_000)
-    scenario.advance(2_000)
-    _, follower = (sent.joined for sent in joins)
-    sync = scenario.submit(SyncGroup("alpha", follower.generation_id, follower.member_id))
-    scenario.the_log_refuses(NotEnoughReplicasError, None)
-    assert sync.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert scenario.state() is None
     scenario.come_to_rest()
 
 
@@ -207,19 +106,6 @@ def test_a_group_whose_first_record_takes_long() -> None:
     scenario.write_all()
     scenario.sleep(20_000)
     assert join.error is ErrorCode.NONE
-    scenario.come_to_rest()
-
-
-def test_a_group_whose_second_record_follows() -> None:
-    """A group whose first record can't be written is there all the same if its next one can."""
-    scenario = Scenario(late=True)
-    join = scenario.join("a")
-    scenario.tick()
-    leader = join.joined
-    sync = scenario.submit(SyncGroup("alpha", leader.generation_id, leader.member_id))
-    scenario.the_log_refuses(NotEnoughReplicasError, 1)
-    scenario.write_all()
-    assert sync.error is ErrorCode.NONE
     scenario.come_to_rest()
 
 
