@@ -29,7 +29,10 @@ from xdist.scheduler import LoadFileScheduling
 from .samples import IS_SEEDED, SEED, VARIABLE, Sample, sample_random_tests
 from .tables import Choice
 
-LONG = ("spark", "crash", "attack", "clients", "host/test_serve", "examples", "laws", "sim", "docs", "house", "member")
+LONG = (
+    *("spark", "docs/test_testing", "docs/test_site", "cluster/test_chaos", "house/test_builds", "examples", "exam"),
+    *("crash", "attack", "clients", "host/test_serve", "laws", "sim", "docs", "house", "member"),
+)
 """What takes long comes first, so that no worker is left with it alone at the end; the longest begins."""
 
 settings.register_profile("steady", derandomize=True, deadline=None)

@@ -6,10 +6,11 @@ import ast
 import gc
 import io
 import tokenize
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "groupcoord"
@@ -22,8 +23,11 @@ class Source(NamedTuple):
     path: Path
     text: str
     tree: ast.Module
-    nodes: tuple[ast.AST, ...]
-    """All of the tree."""
+    nodes: Mapping[type[ast.AST], list[Any]]
+    """All nodes of the tree by their type."""
+
+    def of(self, *kinds: type[ast.AST]) -> list[Any]:
+        return [node for kind in kinds for node in self.nodes.get(kind, ())]
 
     @property
     def name(self) -> str:
@@ -39,7 +43,7 @@ class Source(NamedTuple):
     @property
     def imports(self) -> frozenset[str]:
         """The dotted names of everything that it imports, wherever in it."""
-        return frozenset(imported_modules(self.nodes))
+        return frozenset(imported_modules(self.of(ast.Import, ast.ImportFrom)))
 
 
 @cache
@@ -60,7 +64,10 @@ def sources() -> tuple[Source, ...]:
 def _parsed(path: Path) -> Source:
     text = path.read_text("utf-8")
     tree = ast.parse(text, path)
-    return Source(path, text, tree, tuple(ast.walk(tree)))
+    nodes: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+    for node in ast.walk(tree):
+        nodes[type(node)].append(node)
+    return Source(path, text, tree, nodes)
 
 
 @cache

@@ -49,7 +49,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 def classes_asked_for(source: Source) -> Iterator[tuple[int, ast.AST]]:
     """Yield what a file compares the class of something with, and in which line."""
-    for node in source.nodes:
+    for node in source.of(ast.Call, ast.Compare, ast.MatchClass):
         match node:
             case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, tested]):
                 yield node.lineno, tested

@@ -23,21 +23,19 @@ def code_lines(source: Source) -> int:
     """Return the number of lines that are neither blank nor comment, docstring or import."""
     lines = source.text.splitlines()
     other = {n for n, line in enumerate(lines, 1) if not line.strip() or line.lstrip().startswith("#")}
-    for node in source.nodes:
-        if is_docstring(node) or isinstance(node, ast.Import | ast.ImportFrom):
-            assert isinstance(node, ast.stmt)
-            other |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    for node in [*filter(is_docstring, source.of(ast.Expr)), *source.of(ast.Import, ast.ImportFrom)]:
+        other |= set(range(node.lineno, node.end_lineno + 1))
     return len(lines) - len(other)
 
 
 def words(source: Source) -> int:
-    texts = [node.value.value for node in source.nodes if is_docstring(node)]  # type: ignore[attr-defined]
+    texts = [node.value.value for node in source.of(ast.Expr) if is_docstring(node)]
     return sum(len(text.split()) for text in texts) + sum(len(text.split()) - 1 for text in comments(source.text))
 
 
-def is_docstring(node: ast.AST) -> bool:
-    """Return whether a node is a string that stands alone, as docstrings do."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def is_docstring(node: ast.Expr) -> bool:
+    """Return whether an expression is a string that stands alone, as docstrings do."""
+    return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 @pytest.mark.parametrize("folder", BOUNDS)

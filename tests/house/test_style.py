@@ -50,11 +50,9 @@ def lengths_exceeded(source: Source) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if len(line) > LINE_LENGTH_MAX and len(PRAGMA.sub("", line)) > LINE_LENGTH_MAX:
             yield f"line {number} is too long"
-    for node in source.nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            if node.end_lineno - node.lineno >= FUNCTION_LINES_MAX:
-                yield f"{node.name} in line {node.lineno} has {node.end_lineno - node.lineno + 1} lines"
+    for node in source.of(ast.FunctionDef, ast.AsyncFunctionDef):
+        if node.end_lineno - node.lineno >= FUNCTION_LINES_MAX:
+            yield f"{node.name} in line {node.lineno} has {node.end_lineno - node.lineno + 1} lines"
 
 
 def test_files_functions_and_lines_are_short() -> None:
@@ -86,9 +84,8 @@ def documented_names() -> frozenset[str]:
 def classes_by_name() -> dict[str, list[ast.ClassDef]]:
     classes: dict[str, list[ast.ClassDef]] = {}
     for source in package_sources():
-        for node in source.nodes:
-            if isinstance(node, ast.ClassDef):
-                classes.setdefault(node.name, []).append(node)
+        for node in source.of(ast.ClassDef):
+            classes.setdefault(node.name, []).append(node)
     return classes
 
 
