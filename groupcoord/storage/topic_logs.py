@@ -426,11 +426,15 @@ class CopiedLogs:
             copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
 
 
+class UnservedLogError(FailedLogError):
+    """A log is shared by several nodes, and none of them reads it for clients."""
+
+
 class UnservedLogs:
     """Logs of a store that returns a log partition for one load and can't be read again."""
 
     def log(self, partition: int) -> PartitionLog:
-        raise FailedLogError(f"log partition {partition} is shared by several nodes, and read by groupcoord dump")
+        raise UnservedLogError(f"log partition {partition} is shared by several nodes, and read by groupcoord dump")
 
     def leader_epoch(self, partition: int) -> int:
         return LEADER_EPOCH

@@ -70,6 +70,7 @@ class Jobs:
         self.broker.start_job = lambda job: self.begun.append(job) if self.holds else do_in_place(job)
         self.archived: list[int] = []
         self._state: tuple[StateBatch, ...] = ()
+        self.write_error = ErrorCode.NONE
         now_ms = self.clock.now_ms
         self.settings = evolve(
             ShareGroupSettings.of(self.broker.config),
@@ -143,10 +144,13 @@ class Jobs:
             return
         assert isinstance(request, WriteShareGroupState)
         ((topic_id, ((*_, batches, _),)),) = request.topics
+        # A refused write stores nothing.
+        batches = () if self.write_error else batches
         for first, last, state, _ in batches:
             self.archived += range(first, last + 1) if state == ARCHIVED else ()
         self._state += tuple(batches)
-        token.answer(WriteShareGroupStateResponse((StateTopicResult(topic_id, (StateResult(INDEX, ErrorCode.NONE),)),)))
+        result = StateTopicResult(topic_id, (StateResult(INDEX, self.write_error),))
+        token.answer(WriteShareGroupStateResponse((result,)))
 
 
 @pytest.fixture
@@ -230,6 +234,22 @@ def test_a_share_partition_that_was_lost_meanwhile_archives_nothing(limit: int, 
     assert jobs.archived == [0]
     assert jobs.contents() == [(0, b"v0"), (1, b"v0")]
     assert reason in jobs.letters().partition(b"Offset rejected by client.")[2]
+
+
+def test_letters_are_sent_again_with_the_next_write_after_a_refused_one() -> None:
+    """While writes are refused nothing is sent, neither for a refused rejection nor a second time."""
+    jobs = Jobs()
+    jobs.write_error = ErrorCode.UNKNOWN_SERVER_ERROR
+    jobs.reject(0)
+    assert jobs.contents() == []
+    jobs.write_error, jobs.holds = ErrorCode.NONE, True
+    jobs.reject(0)
+    jobs.write_error = ErrorCode.UNKNOWN_SERVER_ERROR
+    jobs.go_on()
+    assert (jobs.contents(), jobs.archived) == ([(0, b"v0")], [])
+    jobs.write_error = ErrorCode.NONE
+    jobs.reject(1)
+    assert (jobs.contents()[1:], jobs.archived) == ([(1, b"v0"), (2, b"v1")], [0, 1])
 
 
 def test_many_bytes_go_in_portions() -> None:

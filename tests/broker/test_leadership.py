@@ -6,11 +6,15 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.broker.cluster.administration import answer_alter_partition_reassignments
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import Node
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
+from groupcoord.wire.broker_messages import TopicEntry
+from groupcoord.wire.cluster_messages import AlterPartitionReassignments, PartitionToReassign
 
 ORDERS = Topic("orders", UUID(int=1), 4)
 
@@ -112,6 +116,21 @@ def test_a_topic_that_is_gone_is_forgotten(leadership: Leadership) -> None:
     leadership.elect(ORDERS, 0, 3)
     leadership.forget(ORDERS)
     assert leadership.leader(ORDERS, 0) == (1, 0)
+
+
+def test_topics_without_an_accepted_change_do_not_stop_reassignments(leadership: Leadership) -> None:
+    topics = TopicRegistry()
+    topics.ensure("a", 1)
+    topics.ensure("b", 1)
+    wanted = tuple(
+        TopicEntry(name, (PartitionToReassign(index, (3, 2, 1)),)) for name, index in (("none", 0), ("a", 9), ("b", 0))
+    )
+    answer = answer_alter_partition_reassignments(
+        AlterPartitionReassignments(wanted), Nodes(leadership, topics), topics
+    )
+    found = [topic.partitions[0].error_code.name for topic in do_whole(answer).responses]
+    assert found == [*["UNKNOWN_TOPIC_OR_PARTITION"] * 2, "NONE"]
+    assert [topic.replicas for topic in topics] == [{}, {0: (3, 2, 1)}]
 
 
 def test_a_log_may_be_older_than_its_nodes() -> None:

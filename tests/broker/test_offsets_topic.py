@@ -182,6 +182,16 @@ def test_administration(world: OffsetsTopic) -> None:
     assert (end.leader_epoch, end.end_offset) == (0, 1)
 
 
+def test_a_log_that_is_being_copied_has_no_size_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("groupcoord.storage.topic_logs.COPIED_AT_ONCE", 1)
+    world = OffsetsTopic(MemoryLogStore())
+    world.commit(5)
+    world.commit(6)
+    (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), world.data)).results
+    assert folder.error_code is ErrorCode.NONE
+    assert [topic.name for topic in folder.topics] == ["t"]
+
+
 def test_topics_that_hold_nothing_leave_offsets_to_be_read(tmp_path: Path) -> None:
     """``records.enable=false`` is about what clients produce."""
     world = OffsetsTopic(SegmentLogStore(tmp_path), records_enable=False)

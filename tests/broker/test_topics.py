@@ -52,6 +52,15 @@ def test_an_edit_that_raises_changes_nothing(tmp_path: Path) -> None:
     assert [topic.name for topic in TopicRegistry(tmp_path)] == ["kept"]
 
 
+def test_changes_of_an_unknown_topic_are_refused() -> None:
+    with TopicRegistry().edit() as edit:
+        changes = (lambda: edit.extend("t", 2), lambda: edit.reassign("t", {}), lambda: edit.configure("t", {}))
+        for change in (*changes, lambda: edit.delete("t")):
+            with pytest.raises(TopicError) as caught:
+                change()
+            assert caught.value.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_topics_survive_a_restart(tmp_path: Path) -> None:
     """Names, ids, counts and the cluster's id are read back as they were."""
     registry = TopicRegistry(tmp_path)

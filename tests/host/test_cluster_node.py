@@ -284,7 +284,7 @@ async def test_there_are_no_transactions() -> None:
 
 @in_a_loop
 async def test_the_log_is_not_read_by_clients() -> None:
-    """A Fetch of __consumer_offsets fails, and takes nothing away from a load."""
+    """A Fetch of __consumer_offsets fails, and takes nothing away from a load; DescribeLogDirs leaves it out."""
     async with Cluster().node(1) as node:
         await settled(node)
         head = struct.pack(">iiiib", -1, 0, 1, 1 << 20, 0)
@@ -292,6 +292,10 @@ async def test_the_log_is_not_read_by_clients() -> None:
         answer = await ask(node, frame(1, 4, 1, head + asked))
         at = 8 + 2 + len(OFFSETS_TOPIC) + 4 + 4
         assert int.from_bytes(answer[at : at + 2], "big") == ErrorCode.KAFKA_STORAGE_ERROR
+        described = await ask(node, frame(35, 1, 1, b"\xff" * 4))
+        assert described[8:10] == b"\0\0"
+        assert string("orders") in described
+        assert string(OFFSETS_TOPIC) not in described
 
 
 @in_a_loop

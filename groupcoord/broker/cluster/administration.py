@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
+from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.broker.work import Work, each, each_long
 from groupcoord.coordinator import LoadError
@@ -21,6 +21,7 @@ from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node, Partit
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
+from groupcoord.storage.topic_logs import CopyUnderWayError, UnservedLogError
 from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.cluster_messages import (
     AddRaftVoter,
@@ -406,6 +407,6 @@ def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
     try:
         # The logs of all nodes are in one directory.
         log = data.whole.log(topic, index)
-    except NotLeaderError:
-        return None
+    except (CopyUnderWayError, UnservedLogError):
+        return None  # its directory has not failed
     return LogDirPartition(index, 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset))

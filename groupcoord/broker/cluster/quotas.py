@@ -134,7 +134,8 @@ class Quotas:
             key = _key_of(entity)
             try:
                 # ClientQuotaControlManager reports the entity as its Java class prints it.
-                if key in changes or len({operation.key for operation in entry.ops}) < len(entry.ops):
+                is_repeated = key in changes or key in refused
+                if is_repeated or len({operation.key for operation in entry.ops}) < len(entry.ops):
                     told = ", ".join(f"{kind}={_told(name)}" for kind, name in entity.items())
                     raise _QuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{told}}})")
                 if len(changes) >= ENTITIES_MAX:

@@ -151,12 +151,10 @@ _OF_THIS_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, 
 
 
 def _check_form(resource: ResourceToAlter) -> None:
-    if not is_known_type(resource.resource_type):
-        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     # Not in Kafka: all of a resource's configs are applied in one step.
     if len(resource.configs) > CONFIGS_MAX:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"A resource has no more than {CONFIGS_MAX} configs.")
-    # ConfigAdminManager's order: duplicate keys, then null values.
+    # ConfigAdminManager's order: duplicate keys, null values, unknown type.
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     # Clients send DELETE with a null value.
@@ -164,6 +162,8 @@ def _check_form(resource: ResourceToAlter) -> None:
     nulls = [config.name for config in kept if config.value is None]
     if nulls:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    if not is_known_type(resource.resource_type):
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
 def _check_name(resource_type: int, name: str) -> None:
@@ -177,7 +177,9 @@ def _check_name(resource_type: int, name: str) -> None:
 def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resources) -> None:
     resource_type, name, configs = resource
     if resource_type == ConfigResourceType.BROKER:
-        resources.check_broker(name, may_be_all=True)
+        if name:
+            mismatch = f"Unexpected broker id, expected {resources.node_id}, but received {name}"
+            resources.check_broker(name, mismatch, "Node")
         for config in configs:
             # As recorded for brokers.
             if config.config_operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
@@ -185,7 +187,8 @@ def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resource
                 message = f"Config value {operation} is not allowed for config key: {config.name}"
                 raise ResourceError(ErrorCode.INVALID_CONFIG, message)
     else:
-        resources.check_broker(name, may_be_all=False)
+        mismatch = f"Unexpected node id. Expected {resources.node_id}, but received {name}"
+        resources.check_broker(name, mismatch, "Node")
         if configs:
             raise ResourceError(ErrorCode.INVALID_CONFIG, f"Logger {configs[0].name} does not exist!")
 

@@ -106,17 +106,16 @@ def _parts(key: str, configs: Configs) -> tuple[str, ...]:
 
 
 def _pattern(part: str) -> tuple[str, Any]:
-    selector, equals, expression = part.partition("=")
-    selector, expression = trim(selector), trim(expression)
-    # Kafka splits at each `=`, and refuses more than two parts.
-    if not equals or selector not in SELECTORS or "=" in expression:
+    # Java's split drops empty strings at the end.
+    selector, *expressions = map(trim, part.rstrip("=").split("="))
+    if selector not in SELECTORS or len(expressions) != 1:
         raise ConfigError(f"Illegal client matching pattern: {part}")
     options = re2.Options()
     options.log_errors = False
     # RE2 refuses larger expressions; each request runs all.
     options.max_mem = EXPRESSION_MEMORY_BYTES
     try:
-        return selector, re2.compile(expression, options)
+        return selector, re2.compile(expressions[0], options)
     except re2.error:
         raise ConfigError(f"Illegal client matching pattern: {part}") from None
 

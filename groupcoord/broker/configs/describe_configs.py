@@ -5,6 +5,7 @@ Sources: ``ConfigHelper``, ``ConfigAdminManager``, ``ConfigurationControlManager
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from attrs import evolve, frozen
@@ -22,6 +23,7 @@ from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, GroupConfigs
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.work import Work, each
 from groupcoord.config import Config
+from groupcoord.config.settings import INT32_MAX
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.broker_messages import CreatedTopicConfig
@@ -38,6 +40,8 @@ from groupcoord.wire.config_messages import (
     ListConfigResourcesResponse,
     ResourceToDescribe,
 )
+
+_JAVA_INT = re.compile(r"[+-]?0*\d{1,10}")
 
 
 class ResourceError(GroupcoordError):
@@ -98,10 +102,15 @@ class Resources:
                     raise ResourceError(ErrorCode.INVALID_REQUEST, message)
                 return Resource(CLIENT_METRICS_DEFINITIONS, self.client_metrics.own(name), ConfigSource.CLIENT_METRICS)
             case ConfigResourceType.BROKER:
-                self.check_broker(name, may_be_all=True)
-                return self._broker() if name else self._all_brokers()
+                if not name:
+                    return self._all_brokers()
+                expected = f"{self.node_id} or empty string"
+                self.check_broker(name, f"Unexpected broker id, expected {expected}, but received {name}")
+                return self._broker()
             case ConfigResourceType.BROKER_LOGGER:
-                self.check_broker(name, may_be_all=False)
+                if not name:
+                    raise ResourceError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+                self.check_broker(name, f"Unexpected broker id, expected {self.node_id} but received {name}")
         # Loggers have no configs here.
         return Resource({}, NO_CONFIGS, ConfigSource.DEFAULT)
 
@@ -125,20 +134,12 @@ class Resources:
             raise ResourceError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, self.layers)
 
-    def check_broker(self, name: str, *, may_be_all: bool) -> None:
-        """Raise ResourceError INVALID_REQUEST unless a name is this broker's id; "" stands for all brokers."""
-        if not name:
-            if may_be_all:
-                return
-            raise ResourceError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        try:
-            node_id = int(name)
-        except ValueError:
-            message = f"Broker id must be an integer, but it is: {name}"
-            raise ResourceError(ErrorCode.INVALID_REQUEST, message) from None
-        if node_id != self.node_id:
-            message = f"Unexpected broker id, expected {self.node_id}, but received {name}"
-            raise ResourceError(ErrorCode.INVALID_REQUEST, message)
+    def check_broker(self, name: str, mismatch: str, noun: str = "Broker") -> None:
+        """Raise ResourceError INVALID_REQUEST unless a name is this broker's id, parsed as by Java."""
+        if _JAVA_INT.fullmatch(name) is None or not -INT32_MAX - 1 <= int(name) <= INT32_MAX:
+            raise ResourceError(ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}")
+        if int(name) != self.node_id:
+            raise ResourceError(ErrorCode.INVALID_REQUEST, mismatch)
 
 
 def check_permission(permissions: Permissions, resource_type: int, name: str, operation: Operation) -> None:

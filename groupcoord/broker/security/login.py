@@ -257,6 +257,8 @@ class LoginConnection(Connection):
         except LoginFailedError as error:
             self._fail_login(error.told, error.user)
             return
+        if step.refusal is not None:
+            self._sasl.failures.tell(self.client_host, self._mechanism, "", step.refusal)
         if step.user is None:
             self._answer_token(step.challenge)
         else:

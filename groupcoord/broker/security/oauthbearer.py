@@ -66,9 +66,9 @@ class OAuthBearerExchange:
         authorization_id, bearer_token = _read(token)
         try:
             bearer = self._validate(bearer_token)
-        except InvalidTokenError:
+        except InvalidTokenError as error:
             self._has_refused = True
-            return Step(INVALID_TOKEN.encode())
+            return Step(INVALID_TOKEN.encode(), refusal=str(error))
         if is_other_authorization_id(authorization_id, bearer.user):
             raise LoginFailedError(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "

@@ -163,11 +163,18 @@ def distinguished_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
 def _attribute(kind: str, value: str) -> str:
     # X500Principal writes attributes without a keyword as #hex of their DER form.
     if kind in _IA5_STRINGS:
-        content = value.encode("ascii", "replace")
-        # DER: tag 0x16 is an IA5String, followed by its length.
-        return f"{_IA5_STRINGS[kind]}=#16{len(content):02x}{content.hex()}"
+        return f"{_IA5_STRINGS[kind]}=#{_ia5_string(value.encode('ascii', 'replace')).hex()}"
     escaped = _ESCAPED.sub(lambda match: "".join(f"\\{character}" for character in match[0]), value)
     return f"{_KEYWORDS.get(kind, kind)}={escaped}"
+
+
+def _ia5_string(content: bytes) -> bytes:
+    """Encode an IA5String in DER (X.690): tag, length, content."""
+    size = len(content)
+    length = size.to_bytes(max(size.bit_length() + 7 >> 3, 1), "big")
+    # From 128 on, the number of bytes of the length precedes it.
+    prefix = b"" if size < 0x80 else bytes((0x80 | len(length),))
+    return b"\x16" + prefix + length + content
 
 
 class ClientPrincipal(str):

@@ -40,12 +40,13 @@ class BrokenExchangeError(Exception):
 
 class Step(NamedTuple):
     """Reaction to a token: bytes for the client; after the last step also the user and the expiry of the credentials,
-    if any.
+    if any. ``refusal`` is for the server's log.
     """
 
     challenge: bytes
     user: str | None = None
     expires_at_ms: int | None = None
+    refusal: str | None = None
 
 
 class Exchange(Protocol):

@@ -186,9 +186,8 @@ def answer_create_partitions(
     def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
         if topic.name in refusals:
             raise refusals[topic.name]
-        before = topics.partition_count(topic.name)
-        # Unknown topics keep their error.
-        if before is not None and total > MAX_PARTITIONS_PER_REQUEST:
+        # Before the topic: an unknown one gets this error, too.
+        if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
         if topic.name in KEPT_TOPICS:
             raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' keeps its number of partitions.")

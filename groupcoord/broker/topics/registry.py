@@ -147,9 +147,7 @@ class TopicEdit:
 
     def check_extension(self, name: str, partition_count: int) -> Topic:
         """Return a topic that can get this many partitions."""
-        topic = self.topics.get(name)
-        if topic is None:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        topic = self._existing(name, None)
         # Two messages for one error, as in Kafka.
         if partition_count == topic.partition_count:
             raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {partition_count} partition(s).")
@@ -171,19 +169,22 @@ class TopicEdit:
         return topic
 
     def reassign(self, name: str, replicas: Replicas) -> None:
-        topic = self.topics[name]
+        topic = self._existing(name, f"Unable to find a topic named {name}.")
         self.topics[name] = topic._replace(replicas={**topic.replicas, **replicas})
 
     def configure(self, name: str, configs: Configs) -> None:
-        topic = self.topics.get(name)
-        if topic is None:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        topic = self._existing(name, f"The topic '{name}' does not exist.")
         self.topics[name] = topic._replace(configs=configs)
 
     def delete(self, name: str) -> Topic:
-        topic = self.topics.pop(name, None)
+        topic = self._existing(name, "This server does not host this topic-partition.")
+        del self.topics[name]
+        return topic
+
+    def _existing(self, name: str, message: str | None) -> Topic:
+        topic = self.topics.get(name)
         if topic is None:
-            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return topic
 
     def _count_added(self, partition_count: int, message: str) -> None:

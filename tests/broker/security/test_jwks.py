@@ -133,8 +133,8 @@ def test_a_server_does_not_start_without_keys(tmp_path: Path, content: str | Non
         LoginWorld({"sasl.oauthbearer.jwks.endpoint.url": path.as_uri()})
 
 
-def test_clients_log_in_with_signed_tokens(tmp_path: Path) -> None:
-    """Where keys are set, a signed token is good and an unsecured one is not."""
+def test_clients_log_in_with_signed_tokens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With keys, a signed token is accepted; an unsecured one is refused, for a reason in the server's log."""
     world = LoginWorld({"sasl.oauthbearer.jwks.endpoint.url": write_keys(tmp_path / "keys.json", first=FIRST)})
     answers = []
     for token in (signed(), signed(None, algorithm="none")):
@@ -144,3 +144,4 @@ def test_clients_log_in_with_signed_tokens(tmp_path: Path) -> None:
 
     assert [answer["auth_bytes"]["hex"] for answer in answers] == ["", b'{"status":"invalid_token"}'.hex()]
     assert answers[0]["session_lifetime"] == 60_000
+    assert "log-in from /127.0.0.1 failed: OAUTHBEARER as '': The specified alg value is not allowed" in caplog.text

@@ -145,5 +145,9 @@ def test_names_are_escaped_as_in_java() -> None:
 
     expected = '1.2.840.113549.1.9.1=#1603614062,CN=\\ \\#a\\,b\\+\\"c\\\\\\<\\>\\;\\=\\ '
     assert distinguished_name(subject) == expected
+    # As `X500Principal.getName` of Java 17 returns them.
+    for size, start in ((127, "167f61"), (128, "16818061"), (255, "1681ff61"), (256, "1682010061")):
+        long = distinguished_name(((("emailAddress", "a" * size),),))
+        assert long == f"1.2.840.113549.1.9.1=#{start}" + "61" * (size - 1)
     for value, escaped in (("  a b  ", "\\ \\ a b\\ \\ "), ("a#b", "a\\#b"), ("  ", "\\ \\ ")):
         assert distinguished_name(((("commonName", value),),)) == f"CN={escaped}"
