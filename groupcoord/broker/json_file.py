@@ -106,7 +106,7 @@ class JsonFile:
         place: Place | None,
         name: str,
         holds: str,
-        error_type: type[DataFileError],
+        error_type: type[DataFileError] = DataFileError,
         *,
         is_secret: bool = False,
     ) -> None:

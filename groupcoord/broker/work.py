@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 
 from groupcoord.errors import InvariantError
+from groupcoord.wire.broker_messages import TopicEntry
 
 E = TypeVar("E")
 T = TypeVar("T")
@@ -259,6 +260,25 @@ def each_long(entries: Iterable[E], do: Callable[[E], Work[T]]) -> Work[tuple[T,
             yield None
         done.append((yield from do(entry)))
     return tuple(done)
+
+
+def each_partition(topics: Iterable[TopicEntry[E]], do: Callable[[str, E], T]) -> Work[tuple[TopicEntry[T], ...]]:
+    """Call a function on the name and each partition of topics, yielding in between; return topics with its results."""
+
+    def each_of(topic: TopicEntry[E]) -> Work[Any]:
+        return topic._replace(partitions=(yield from each(topic.partitions, partial(do, topic.name))))  # type: ignore[arg-type]
+
+    return (yield from each_long(topics, each_of))
+
+
+def merged(topics: Iterable[TopicEntry[E]]) -> Work[list[TopicEntry[E]]]:
+    """Return each topic and each of its partitions once."""
+    found: dict[str, dict[E, None]] = {}
+    for topic in topics:
+        if found:
+            yield None
+        found.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    return [TopicEntry(name, tuple(partitions)) for name, partitions in found.items()]
 
 
 TURN_S = 0.004

@@ -13,10 +13,11 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster import quotas as quotas_module
-from groupcoord.broker.cluster.features import FeatureFileError, Features
-from groupcoord.broker.cluster.quotas import FILE_NAME, QuotaFileError, Quotas
-from groupcoord.broker.configs.brokers import Administered, BrokerConfigFileError, BrokerConfigs
-from groupcoord.broker.configs.client_metrics import ClientMetrics, ClientMetricsFileError
+from groupcoord.broker.cluster.features import Features
+from groupcoord.broker.cluster.quotas import FILE_NAME, Quotas
+from groupcoord.broker.configs.brokers import Administered, BrokerConfigs
+from groupcoord.broker.configs.client_metrics import ClientMetrics
+from groupcoord.broker.json_file import DataFileError
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
 from groupcoord.core.router.authorization import CLUSTER, Permissions
@@ -200,7 +201,7 @@ def test_quotas_survive_a_restart(tmp_path: Path) -> None:
     Asked(Administered(tmp_path)).alter_quotas((ANN, {"producer_byte_rate": 5.0}))
     assert Asked(Administered(tmp_path)).quotas() == [(ANN, {"producer_byte_rate": 5.0})]
     (tmp_path / FILE_NAME).write_text('{"version": 1, "quotas": [{"entity": 5}]}')
-    with pytest.raises(QuotaFileError, match=r"quotas\.json: does not hold quotas"):
+    with pytest.raises(DataFileError, match=r"quotas\.json: does not hold quotas"):
         Administered(tmp_path)
 
 
@@ -238,7 +239,7 @@ def test_broker_settings_survive_a_restart(tmp_path: Path) -> None:
     assert orders is not None
     assert again.data.settings_of(orders).uses_append_time
     (tmp_path / "broker-configs.json").write_text('{"version": 1, "brokers": {"1": {"num.partitions": "7"}}}')
-    with pytest.raises(BrokerConfigFileError, match=r"broker-configs\.json: Cannot update"):
+    with pytest.raises(DataFileError, match=r"broker-configs\.json: Cannot update"):
         BrokerConfigs(tmp_path)
 
 
@@ -261,7 +262,7 @@ def test_subscriptions_are_kept_and_described(world: Asked, tmp_path: Path) -> N
     assert again.alter(CLIENT_METRICS, "m", **dict.fromkeys(settings)) == (0, None)
     assert again.ask(74, 0)["config_resources"] == []
     (tmp_path / "client-metrics.json").write_text('{"version": 1, "client-metrics": {"m": {"match": "x"}}}')
-    with pytest.raises(ClientMetricsFileError, match="Illegal client matching pattern: x"):
+    with pytest.raises(DataFileError, match="Illegal client matching pattern: x"):
         ClientMetrics(tmp_path)
 
 
@@ -404,7 +405,7 @@ def test_levels_of_features_are_kept(tmp_path: Path) -> None:
     assert again.epoch == 1
     assert GroupType.CONSUMER not in again.served_protocols(Config())
     (tmp_path / "features.json").write_text('{"version": 1, "epoch": 1, "levels": {"group.version": "low"}}')
-    with pytest.raises(FeatureFileError, match="levels of features"):
+    with pytest.raises(DataFileError, match="levels of features"):
         Features(tmp_path)
 
 

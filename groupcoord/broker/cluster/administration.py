@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
-from groupcoord.broker.work import Work, each, each_long
+from groupcoord.broker.work import Work, each, each_partition, merged
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node, PartitionResult
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -107,12 +108,8 @@ def answer_describe_quorum(
         address = QuorumNode(node.node_id, (QuorumListener(CONTROLLER_LISTENER, node.host, node.port),))
         return DescribeQuorumResponse(topics=(TopicEntry(METADATA_TOPIC, (partition,)),), nodes=(address,))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def refuse(topic: TopicEntry[int]) -> Work[TopicEntry[QuorumPartition]]:
-        partitions = yield from each(topic.partitions, lambda index: QuorumPartition(index, unknown))
-        return TopicEntry(topic.name, partitions)
-
-    return DescribeQuorumResponse(topics=(yield from each_long(request.topics, refuse)))
+    refused = yield from each_partition(request.topics, lambda name, index: QuorumPartition(index, unknown))
+    return DescribeQuorumResponse(topics=refused)
 
 
 # ---------------------------------------------------------------- leaders and replicas
@@ -122,39 +119,30 @@ def answer_elect_leaders(
     request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[ElectLeadersResponse]:
     """Elect preferred leaders. Unclean elections never find a leader."""
+    refusal: tuple[ErrorCode, str] | None = None
     if not permissions.on_cluster(Operation.ALTER):
-        return (yield from _refused_election(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED))
+        refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED
     # After the permission, as in ControllerApis.
-    if request.election_type not in list(ElectionType):
-        message = f"Value {request.election_type} must be one of [0, 1]"
-        return (yield from _refused_election(request, ErrorCode.INVALID_REQUEST, message))
+    elif request.election_type not in list(ElectionType):
+        refusal = ErrorCode.INVALID_REQUEST, f"Value {request.election_type} must be one of [0, 1]"
+    if refusal is not None:
+        asked = request.topic_partitions or ()
+        refused = yield from each_partition(asked, lambda name, index: ElectedPartition(index, *refusal))
+        return ElectLeadersResponse(refusal[0], refused)
     elects = request.election_type == ElectionType.PREFERRED
 
-    def elect(topic: tuple[str, Iterable[int]]) -> Work[TopicEntry[ElectedPartition]]:
-        name, indexes = topic
-        elected = yield from each(indexes, lambda index: _elect(topics.get(name), name, index, nodes, elects))
-        return TopicEntry(name, elected)
+    def elect(name: str, index: int) -> ElectedPartition:
+        return _elect(topics.get(name), name, index, nodes, elects)
 
-    if request.topic_partitions is None:
-        # As in Kafka: every topic, with only those partitions that were elected.
-        everything = [(topic.name, range(topic.partition_count)) for topic in topics]
-        elected = yield from each_long(everything, elect)
-        return ElectLeadersResponse(
-            ErrorCode.NONE,
-            tuple(
-                TopicEntry(name, tuple(found for found in partitions if found.error_code is ErrorCode.NONE))
-                for name, partitions in elected
-            ),
-        )
-    return ElectLeadersResponse(ErrorCode.NONE, (yield from each_long(request.topic_partitions, elect)))
-
-
-def _refused_election(request: ElectLeaders, error_code: ErrorCode, message: str) -> Work[ElectLeadersResponse]:
-    def refuse(topic: TopicEntry[int]) -> Work[TopicEntry[ElectedPartition]]:
-        partitions = yield from each(topic.partitions, lambda index: ElectedPartition(index, error_code, message))
-        return TopicEntry(topic.name, partitions)
-
-    return ElectLeadersResponse(error_code, (yield from each_long(request.topic_partitions or (), refuse)))
+    if request.topic_partitions is not None:
+        return ElectLeadersResponse(ErrorCode.NONE, (yield from each_partition(request.topic_partitions, elect)))
+    # As in Kafka: every topic, with only those partitions that were elected.
+    everything = [TopicEntry(topic.name, tuple(range(topic.partition_count))) for topic in topics]
+    elected = tuple(
+        TopicEntry(name, tuple(found for found in partitions if found.error_code is ErrorCode.NONE))
+        for name, partitions in (yield from each_partition(everything, elect))
+    )
+    return ElectLeadersResponse(ErrorCode.NONE, elected)
 
 
 def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: bool) -> ElectedPartition:
@@ -182,50 +170,35 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
 def answer_alter_partition_reassignments(
     request: AlterPartitionReassignments, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[AlterPartitionReassignmentsResponse]:
+    def refuse(error_code: ErrorCode, message: str) -> Work[tuple[TopicEntry[ReassignedPartition], ...]]:
+        return each_partition(request.topics, lambda name, entry: ReassignedPartition(entry[0], error_code, message))
+
     if not permissions.on_cluster(Operation.ALTER):
-        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        refused = yield from _refused_reassignments(request, denied, CLUSTER_DENIED)
-        return AlterPartitionReassignmentsResponse(refused, denied, CLUSTER_DENIED)
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED
+        return AlterPartitionReassignmentsResponse((yield from refuse(*denied)), *denied)
     assigned: dict[str, dict[int, tuple[int, ...]]] = {}
 
-    def answer_topic(topic: TopicEntry[PartitionToReassign]) -> Work[TopicEntry[ReassignedPartition]]:
-        known = topics.get(topic.name)
-        changes = assigned.setdefault(topic.name, {})
+    def answer(name: str, partition: PartitionToReassign) -> ReassignedPartition:
+        index, replicas = partition
+        try:
+            _check_reassignment(name, topics.get(name), partition, request, nodes.leadership)
+        except TopicError as error:
+            return ReassignedPartition(index, error.error_code, error.message)
+        # Written below in one edit, after all partitions are checked.
+        assigned.setdefault(name, {})[index] = replicas or ()
+        return ReassignedPartition(index, ErrorCode.NONE)
 
-        def answer(partition: PartitionToReassign) -> ReassignedPartition:
-            index, replicas = partition
-            try:
-                _check_reassignment(topic.name, known, partition, request, nodes.leadership)
-            except TopicError as error:
-                return ReassignedPartition(index, error.error_code, error.message)
-            # Written below in one edit, after all partitions are checked.
-            changes[index] = replicas or ()
-            return ReassignedPartition(index, ErrorCode.NONE)
-
-        return TopicEntry(topic.name, (yield from each(topic.partitions, answer)))
-
-    reassigned = yield from each_long(request.topics, answer_topic)
+    reassigned = yield from each_partition(request.topics, answer)
     # With one node or a shared log, assignments have no effect.
     if nodes.leadership.keeps_assignments:
         try:
             yield from _reassign(assigned, nodes, topics)
         except OSError as error:
             logger.error("the topics could not be written: %s", error)
-            failed = yield from _refused_reassignments(request, ErrorCode.KAFKA_STORAGE_ERROR, NOT_WRITTEN)
-            return AlterPartitionReassignmentsResponse(failed)
+            return AlterPartitionReassignmentsResponse((yield from refuse(ErrorCode.KAFKA_STORAGE_ERROR, NOT_WRITTEN)))
     return AlterPartitionReassignmentsResponse(
         reassigned, allow_replication_factor_change=request.allow_replication_factor_change
     )
-
-
-def _refused_reassignments(
-    request: AlterPartitionReassignments, error_code: ErrorCode, message: str
-) -> Work[tuple[TopicEntry[ReassignedPartition], ...]]:
-    def refuse(topic: TopicEntry[PartitionToReassign]) -> Work[TopicEntry[ReassignedPartition]]:
-        partitions = yield from each(topic.partitions, lambda entry: ReassignedPartition(entry[0], error_code, message))
-        return TopicEntry(topic.name, partitions)
-
-    return (yield from each_long(request.topics, refuse))
 
 
 def _check_reassignment(
@@ -259,8 +232,8 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
     with topics.edit() as edit:
         for name, replicas in assigned.items():
             topic = topics.get(name)
-            if topic is None or not replicas:
-                continue  # it was deleted meanwhile, or nothing changes
+            if topic is None:
+                continue  # it was deleted meanwhile
             for index in replicas:
                 nodes.leadership.leader(topic, index)  # elected before its replicas change
                 former.append((name, index, nodes.leadership.replicas(topic, index)))
@@ -281,12 +254,7 @@ def answer_list_partition_reassignments(
     # Reassignments end before they are answered, so none is ever listed.
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
-
-    def echo(topic: TopicEntry[int]) -> Work[TopicEntry[OngoingReassignment]]:
-        partitions = yield from each(topic.partitions, OngoingReassignment)
-        return TopicEntry(topic.name, partitions)
-
-    echoed = yield from each_long(request.topics or (), echo)
+    echoed = yield from each_partition(request.topics or (), lambda name, index: OngoingReassignment(index))
     return ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, echoed)
 
 
@@ -335,22 +303,20 @@ def answer_describe_log_dirs(
     """Describe the sizes of logs, and of the volume of the data directory. Unknown partitions are omitted."""
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    asked: dict[str, dict[int, None]] = {}
     if request.topics is None:
-        asked = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in data.topics}
+        asked = [TopicEntry(topic.name, tuple(range(topic.partition_count))) for topic in data.topics]
     else:
-        for wanted in request.topics:
-            if asked:
-                yield None
-            asked.setdefault(wanted.name, {}).update(dict.fromkeys(wanted.partitions))
+        asked = yield from merged(request.topics)
     folder = data.topics.directory
     log_dir = _log_dir(data.topics)
     try:
-        told = yield from _log_sizes(asked, data)
+        measured = yield from each_partition(asked, partial(_measured, data))
         volume = None if folder is None else shutil.disk_usage(folder)
     # Like a directory that a broker has taken offline.
     except (FailedLogError, OSError):
         return DescribeLogDirsResponse((LogDir(log_dir, (), error_code=ErrorCode.KAFKA_STORAGE_ERROR),))
+    known = (TopicEntry(name, tuple(size for size in sizes if size is not None)) for name, sizes in measured)
+    told = tuple(topic for topic in known if topic.partitions)
     if volume is None:
         return DescribeLogDirsResponse((LogDir(log_dir, told),))
     return DescribeLogDirsResponse((LogDir(log_dir, told, volume.total, volume.free),))
@@ -369,6 +335,9 @@ def answer_alter_replica_log_dirs(
             # As in Kafka, the last directory of a partition counts.
             wanted.setdefault(named.name, {}).update(dict.fromkeys(named.partitions, folder.path))
 
+    def move(name: str, moved: tuple[int, str]) -> PartitionResult:
+        return PartitionResult(moved[0], error_of(name, *moved))
+
     def error_of(name: str, index: int, path: str) -> ErrorCode:
         topic = topics.get(name)
         # First, so that denied clients learn neither directories nor topics.
@@ -379,25 +348,12 @@ def answer_alter_replica_log_dirs(
         is_known = topic is not None and topic.has_partition(index)
         return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def move(name: str) -> Work[TopicEntry[PartitionResult]]:
-        paths = wanted[name]
-        moved = yield from each(paths, lambda index: PartitionResult(index, error_of(name, index, paths[index])))
-        return TopicEntry(name, moved)
-
-    return AlterReplicaLogDirsResponse((yield from each_long(wanted, move)))
+    moves = [TopicEntry(name, tuple(paths.items())) for name, paths in wanted.items()]
+    return AlterReplicaLogDirsResponse((yield from each_partition(moves, move)))
 
 
 def _log_dir(topics: TopicRegistry) -> str:
     return IN_MEMORY if topics.directory is None else str(topics.directory.absolute())
-
-
-def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> Work[tuple[TopicEntry[LogDirPartition], ...]]:
-    def measure(name: str) -> Work[TopicEntry[LogDirPartition]]:
-        sizes = yield from each(asked[name], lambda index: _measured(data, name, index))
-        return TopicEntry(name, tuple([size for size in sizes if size is not None]))
-
-    measured = yield from each_long(asked, measure)
-    return tuple(topic for topic in measured if topic.partitions)
 
 
 def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.broker.json_file import JsonFile, Place
 from groupcoord.broker.work import Work
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -68,10 +68,6 @@ FEATURES = (
 )
 
 
-class FeatureFileError(DataFileError):
-    """Unreadable or invalid file of features."""
-
-
 class Features:
     """Feature levels of the cluster, stored in a file. ``epoch`` counts changes; this server lacks what is
     ``left_out``.
@@ -82,7 +78,7 @@ class Features:
         self.left_out_keys: frozenset[int] = frozenset()
         self.epoch = 0
         self._levels: dict[str, int] = {}
-        self._file = JsonFile(place, FILE_NAME, "levels of features", FeatureFileError)
+        self._file = JsonFile(place, FILE_NAME, "levels of features")
         self._file.read(self._parse)
 
     def reload(self) -> None:

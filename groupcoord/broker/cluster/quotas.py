@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.broker.json_file import JsonFile, Place
 from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -58,10 +58,6 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?|[0-9A-F
 """Syntax of addresses and host names, which are not resolved."""
 
 
-class QuotaFileError(DataFileError):
-    """Unreadable or invalid file of quotas."""
-
-
 class _QuotaError(GroupcoordError):
     """Invalid change, with the message of the response."""
 
@@ -70,7 +66,7 @@ class Quotas:
     """Client quotas by entity."""
 
     def __init__(self, place: Place | None = None) -> None:
-        self._file = JsonFile(place, FILE_NAME, "quotas", QuotaFileError)
+        self._file = JsonFile(place, FILE_NAME, "quotas")
         self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
 
     def reload(self) -> None:

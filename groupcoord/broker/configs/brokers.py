@@ -78,10 +78,6 @@ DYNAMIC = frozenset((*_of_topics(), CLEANER_THREADS, DEDUPE_BUFFER, *THROTTLES))
 """Configs that can change at run time; with ELR, not ``min.insync.replicas``."""
 
 
-class BrokerConfigFileError(DataFileError):
-    """Unreadable or invalid file of broker configs."""
-
-
 def checked_broker_configs(own: Configs) -> Configs:
     fixed = [name for name in own if name not in DYNAMIC]
     if fixed:
@@ -102,7 +98,7 @@ class BrokerConfigs(KeptConfigs):
     """Dynamic broker configs by broker id."""
 
     def __init__(self, place: Place | None = None) -> None:
-        super().__init__(JsonFile(place, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
+        super().__init__(JsonFile(place, FILE_NAME, "settings of brokers"), "brokers")
 
     def of_all(self) -> Layer:
         return Layer(self.own(ALL_BROKERS), ConfigSource.ALL_BROKERS)
@@ -116,7 +112,7 @@ class BrokerConfigs(KeptConfigs):
             # A file edited by hand must not set what can't change at run time.
             super()._set({str(name): checked_broker_configs(configs) for name, configs in own.items()})
         except ConfigError as error:
-            raise BrokerConfigFileError(str(error)) from None
+            raise DataFileError(str(error)) from None
 
 
 class Administered:

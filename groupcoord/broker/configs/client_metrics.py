@@ -67,10 +67,6 @@ CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
 )
 
 
-class ClientMetricsFileError(DataFileError):
-    """Unreadable or invalid file of subscriptions."""
-
-
 class IntervalError(ConfigError):
     """The interval is out of range, for which Kafka has another error code."""
 
@@ -138,14 +134,14 @@ class ClientMetrics(KeptConfigs):
     def __init__(self, place: Place | None = None) -> None:
         # Before the base class, which reads the file and sets it.
         self.subscriptions: tuple[Subscription, ...] = ()
-        super().__init__(JsonFile(place, FILE_NAME, "subscriptions", ClientMetricsFileError), "client-metrics")
+        super().__init__(JsonFile(place, FILE_NAME, "subscriptions"), "client-metrics")
 
     def _set(self, own: dict[str, Configs]) -> None:
         try:
             # First, so that an invalid file changes nothing.
             self.subscriptions = tuple(Subscription.of(configs) for configs in own.values())
         except ConfigError as error:
-            raise ClientMetricsFileError(str(error)) from None
+            raise DataFileError(str(error)) from None
         super()._set(own)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from attrs import define, field
@@ -25,7 +25,7 @@ from groupcoord.broker.records.topic_data import (
     log_error,
 )
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.work import Timers, Work, each, each_long, portions
+from groupcoord.broker.work import Timers, Work, each_partition, portions
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
@@ -38,7 +38,6 @@ from groupcoord.wire.broker_messages import (
     FetchedPartitionData,
     FetchPartition,
     FetchResponse,
-    TopicNameOrIdEntry,
 )
 
 if TYPE_CHECKING:
@@ -76,25 +75,6 @@ class FetchPlan:
     def end_of(self, log: PartitionLog) -> int:
         # KIP-98: committed readers stop before the first open transaction.
         return log.last_stable_offset if self.request.isolation_level == READ_COMMITTED else log.end_offset
-
-
-def is_expected(request: Fetch) -> bool:
-    return request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
-
-
-def answer_unexpected(request: Fetch) -> Work[FetchResponse]:
-    # Kafka's IsolationLevel.forId throws, which fails the whole request.
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-
-    def refuse(topic: TopicNameOrIdEntry[FetchPartition]) -> Work[TopicNameOrIdEntry[FetchedPartitionData]]:
-        partitions = yield from each(
-            topic.partitions, lambda partition: FetchedPartitionData(partition.partition_index, error_code)
-        )
-        return TopicNameOrIdEntry(topic.name, topic.topic_id, partitions)
-
-    refused = yield from each_long(request.topics, refuse)
-    # Kafka omits topics named by id.
-    return FetchResponse(error_code, topics=tuple(topic for topic in refused if topic.name is not None))
 
 
 def plan_fetch(
@@ -321,8 +301,14 @@ class FetchRequests:
         self._waiting: dict[Connection, FetchWait] = {}
 
     def fetch(self, connection: Connection, request: Fetch) -> Work[WireResponse | None]:
-        if not is_expected(request):
-            return (yield from answer_unexpected(request))
+        # Kafka's IsolationLevel.forId throws, which fails the whole request.
+        if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            failed = ErrorCode.UNKNOWN_SERVER_ERROR
+            named: Any = [topic for topic in request.topics if topic.name is not None]
+            refused: Any = yield from each_partition(
+                named, lambda name, entry: FetchedPartitionData(entry.partition_index, failed)
+            )
+            return FetchResponse(failed, topics=refused)
         context = yield from self._sessions.open(request)
         if isinstance(context, ErrorCode):
             return FetchResponse(context)

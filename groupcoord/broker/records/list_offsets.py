@@ -5,7 +5,7 @@ Sources: ``KafkaApis``, ``ReplicaManager`` and ``UnifiedLog.fetchOffsetByTimesta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.records.topic_data import (
@@ -15,7 +15,7 @@ from groupcoord.broker.records.topic_data import (
     check_leader_epoch,
     log_error,
 )
-from groupcoord.broker.work import Work, each, each_long, portions, run_in_executor, run_on_entries
+from groupcoord.broker.work import Work, each_long, each_partition, portions, run_in_executor, run_on_entries
 from groupcoord.core.javacompat.hashing import scala_map_order, scala_trie_order, string_hash, topic_partition_hash
 from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -55,31 +55,27 @@ def answer_list_offsets(
     """Look up offsets by time. Topics and partitions are in the order of Kafka's hash maps; denied topics come last."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         # As recorded: an invalid level fails in the broker's code.
-        error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-        refused = yield from each_long(request.topics, lambda topic: _refused_listing(topic, error_code))
-        return ListOffsetsResponse(refused)
+        return ListOffsetsResponse((yield from _refused(request.topics, ErrorCode.UNKNOWN_SERVER_ERROR)))
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
-    denied: list[TopicEntry[ListedOffsetsPartition]] = []
+    denied: list[TopicEntry[ListOffsetsPartition]] = []
     for topic in request.topics:
         if asked or denied:
             yield None
         if permissions.on_topic(topic.name, Operation.DESCRIBE):
             yield from _gather(topic, asked.setdefault(topic.name, {}))
         else:
-            denied.append((yield from _refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+            denied.append(topic)
     names = yield from run_on_entries(scala_trie_order, asked, string_hash)
     listed = yield from each_long(names, lambda name: _list_topic(name, asked[name], request, data))
+    refused = yield from _refused(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     # Kafka groups results by partition, so topics without any vanish.
-    return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *denied))
+    return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *refused))
 
 
-def _refused_listing(
-    topic: TopicEntry[ListOffsetsPartition], error_code: ErrorCode
-) -> Work[TopicEntry[ListedOffsetsPartition]]:
-    partitions = yield from each(
-        topic.partitions, lambda partition: ListedOffsetsPartition(partition.partition_index, error_code)
-    )
-    return TopicEntry(topic.name, partitions)
+def _refused(
+    topics: Iterable[TopicEntry[ListOffsetsPartition]], error_code: ErrorCode
+) -> Work[tuple[TopicEntry[ListedOffsetsPartition], ...]]:
+    return each_partition(topics, lambda name, entry: ListedOffsetsPartition(entry.partition_index, error_code))
 
 
 def _gather(topic: TopicEntry[ListOffsetsPartition], asked: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
@@ -188,11 +184,8 @@ HIGH_WATERMARK = -1
 def answer_delete_records(
     request: DeleteRecords, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DeleteRecordsResponse]:
-    def delete(topic: TopicEntry[DeleteRecordsPartition]) -> Work[TopicEntry[DeletedRecordsPartition]]:
-        partitions = yield from each(topic.partitions, lambda entry: _delete(entry, topic.name, data, permissions))
-        return TopicEntry(topic.name, partitions)
-
-    return DeleteRecordsResponse((yield from each_long(request.topics, delete)))
+    deleted = yield from each_partition(request.topics, lambda name, entry: _delete(entry, name, data, permissions))
+    return DeleteRecordsResponse(deleted)
 
 
 def _delete(
@@ -230,12 +223,8 @@ def answer_offset_for_leader_epoch(
     if permissions.on_cluster(Operation.CLUSTER_ACTION):
         # Brokers may look at all topics; consumers need DESCRIBE.
         permissions = UNRESTRICTED
-
-    def find_ends(topic: TopicEntry[LeaderEpochPartition]) -> Work[TopicEntry[LeaderEpochEnd]]:
-        ends = yield from each(topic.partitions, lambda entry: _find_end(entry, topic.name, data, permissions))
-        return TopicEntry(topic.name, ends)
-
-    return OffsetForLeaderEpochResponse((yield from each_long(request.topics, find_ends)))
+    ends = yield from each_partition(request.topics, lambda name, entry: _find_end(entry, name, data, permissions))
+    return OffsetForLeaderEpochResponse(ends)
 
 
 def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permissions: Permissions) -> LeaderEpochEnd:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.broker.json_file import JsonFile, Place
 from groupcoord.broker.work import Work, portions
 from groupcoord.core.router.authorization import CLUSTER, Operation, Permissions, Principal, Resource, ResourceType
 from groupcoord.errors import ErrorCode
@@ -59,17 +59,13 @@ _IMPLIED_BY = {
 }
 
 
-class AclFileError(DataFileError):
-    """Unreadable or invalid file of ACLs."""
-
-
 class Acls:
     """ACLs with an index: the cost of a decision depends on the name's length and the ACLs for it."""
 
     def __init__(
         self, place: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
     ) -> None:
-        self._file = JsonFile(place, FILE_NAME, "ACLs", AclFileError)
+        self._file = JsonFile(place, FILE_NAME, "ACLs")
         self._super_users = frozenset(super_users)
         self._allows_by_default = allows_by_default
         self._decide = lru_cache(DECISIONS_MAX)(self._decide_anew)

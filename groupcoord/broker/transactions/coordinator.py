@@ -25,7 +25,7 @@ from groupcoord.broker.transactions.state import (
     TransactionState,
     Writer,
 )
-from groupcoord.broker.work import Answer, Token, Waker, Work, each, each_long, run_on_entries
+from groupcoord.broker.work import Answer, Token, Waker, Work, each, each_long, each_partition, run_on_entries
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -400,12 +400,10 @@ class TransactionCoordinator(Waker):
         elif wanted.verify_only:
             topics = yield from run_on_entries(_in_java_order, errors)
 
-        def results(topic: TopicEntry[int]) -> Work[TopicResult]:
-            name, indexes = topic
-            found = yield from each(indexes, lambda index: PartitionResult(index, errors[TopicPartition(name, index)]))
-            return TopicResult(name, ZERO_UUID, found)
-
-        return (yield from each_long(topics, results))
+        results = yield from each_partition(
+            topics, lambda name, index: PartitionResult(index, errors[TopicPartition(name, index)])
+        )
+        return tuple(TopicResult(name, ZERO_UUID, found) for name, found in results)
 
     def _add_existing(
         self, wanted: PartitionsToAdd, existence_errors: dict[TopicPartition, ErrorCode], version: int

@@ -15,7 +15,7 @@ from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator, answer_write_txn_markers
 from groupcoord.broker.transactions.state import Transaction, TransactionState
-from groupcoord.broker.work import Token, Work, deliver_replies, each, each_long
+from groupcoord.broker.work import Token, Work, deliver_replies, each, each_long, each_partition, merged
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
@@ -122,17 +122,9 @@ def answer_describe_producers(
     request: DescribeProducers, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeProducersResponse]:
     """Describe the producers of partitions; repeated partitions are described once, since they may be many."""
-    asked: dict[str, dict[int, None]] = {}
-    for topic in request.topics:
-        if asked:
-            yield None
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
-
-    def describe(name: str) -> Work[TopicEntry[DescribedPartition]]:
-        partitions = yield from each(asked[name], lambda index: _describe(name, index, data, permissions))
-        return TopicEntry(name, partitions)
-
-    return DescribeProducersResponse((yield from each_long(asked, describe)))
+    asked = yield from merged(request.topics)
+    described = yield from each_partition(asked, lambda name, index: _describe(name, index, data, permissions))
+    return DescribeProducersResponse(described)
 
 
 def _describe(name: str, index: int, data: TopicData, permissions: Permissions) -> DescribedPartition:
@@ -307,8 +299,5 @@ def may_write_idempotently(permissions: Permissions, topics: TopicRegistry) -> b
 
 
 def results_of(topics: tuple[TopicEntry[int], ...], error_code: ErrorCode) -> Work[tuple[TopicResult, ...]]:
-    def of_topic(topic: TopicEntry[int]) -> Work[TopicResult]:
-        results = yield from each(topic.partitions, lambda index: PartitionResult(index, error_code))
-        return TopicResult(topic.name, ZERO_UUID, results)
-
-    return (yield from each_long(topics, of_topic))
+    results = yield from each_partition(topics, lambda name, index: PartitionResult(index, error_code))
+    return tuple(TopicResult(name, ZERO_UUID, found) for name, found in results)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.broker.security.acls import AclFileError
+from groupcoord.broker.json_file import DataFileError
 from groupcoord.core.router.authorization import Resource
 from tests.broker.security.world import LoginClient, LoginWorld, Values, conversations, from_json
 from tests.tables import as_one_test
@@ -175,5 +175,5 @@ def test_a_broken_file_of_acls_is_refused(tmp_path: Any, content: str) -> None:
     """The server doesn't start without what may forbid something, and names the file."""
     (tmp_path / "acls.json").write_text(content)
 
-    with pytest.raises(AclFileError, match=r"acls\.json"):
+    with pytest.raises(DataFileError, match=r"acls\.json"):
         acl_world(directory=tmp_path)
