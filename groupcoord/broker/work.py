@@ -263,7 +263,7 @@ def each_long(entries: Iterable[E], do: Callable[[E], Work[T]]) -> Work[tuple[T,
 
 
 def each_partition(topics: Iterable[TopicEntry[E]], do: Callable[[str, E], T]) -> Work[tuple[TopicEntry[T], ...]]:
-    """Call a function on the name and each partition of topics, yielding in between; return topics with its results."""
+    """Call a function on the name and each partition of topics, yielding in between."""
 
     def each_of(topic: TopicEntry[E]) -> Work[Any]:
         return topic._replace(partitions=(yield from each(topic.partitions, partial(do, topic.name))))  # type: ignore[arg-type]

@@ -427,7 +427,7 @@ class CopiedLogs:
 
 
 class UnservedLogError(FailedLogError):
-    """A log is shared by several nodes, and none of them reads it for clients."""
+    """The log is shared by several nodes."""
 
 
 class UnservedLogs:

@@ -227,7 +227,6 @@ def _check_reassignment(
 
 
 def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, topics: TopicRegistry) -> Work[None]:
-    """Write checked assignments, and elect leaders."""
     former: list[tuple[str, int, tuple[int, ...]]] = []
     with topics.edit() as edit:
         for name, replicas in assigned.items():

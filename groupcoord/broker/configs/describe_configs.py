@@ -127,7 +127,7 @@ class Resources:
         return Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, self.layers)
 
     def check_broker(self, name: str, mismatch: str, noun: str = "Broker") -> None:
-        """Raise RefusedError INVALID_REQUEST unless a name is this broker's id, parsed as by Java."""
+        # As Integer.parseInt of Java parses it.
         if _JAVA_INT.fullmatch(name) is None or not -INT32_MAX - 1 <= int(name) <= INT32_MAX:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}")
         if int(name) != self.node_id:
