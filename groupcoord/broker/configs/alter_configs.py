@@ -21,11 +21,10 @@ from groupcoord.broker.configs.definitions import (
     KeptConfigs,
     checked_topic_configs,
 )
-from groupcoord.broker.configs.describe_configs import Resources, check_permission, is_known_type
+from groupcoord.broker.configs.describe_configs import ResourceError, Resources, check_permission, is_known_type
 from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, checked_group_configs
-from groupcoord.broker.topics.registry import check_topic_name
+from groupcoord.broker.topics.registry import TopicError, check_topic_name
 from groupcoord.broker.work import Work, portions
-from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.config_messages import (
@@ -83,7 +82,7 @@ def alter_configs(
         resource_type, name, _ = resource
         try:
             if (resource_type, name) in repeated:
-                raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                raise ResourceError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             # Malformed resources fail before permissions are checked.
             _check_form(resource)
             # Names of topics and groups are checked before permissions, those of brokers after.
@@ -95,7 +94,7 @@ def alter_configs(
             elif resource_type in _OF_THIS_BROKER:
                 _check_configs_of_this_broker(resource, resources)
             results.append(_Altered(resource, _altered(resource, resources, replaces=replaces)))
-        except RefusedError as error:
+        except TopicError as error:
             results.append(AlteredResource(error.error_code, error.message, resource_type, name))
     altered = [result for result in results if isinstance(result, _Altered)]
     failed = set() if request.validate_only else _write(altered, resources)
@@ -154,23 +153,23 @@ _OF_THIS_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, 
 def _check_form(resource: ResourceToAlter) -> None:
     # Not in Kafka: all of a resource's configs are applied in one step.
     if len(resource.configs) > CONFIGS_MAX:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"A resource has no more than {CONFIGS_MAX} configs.")
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"A resource has no more than {CONFIGS_MAX} configs.")
     # ConfigAdminManager's order: duplicate keys, null values, unknown type.
     if len({config.name for config in resource.configs}) < len(resource.configs):
-        raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     # Clients send DELETE with a null value.
     kept = [config for config in resource.configs if config.config_operation != AlterConfigOp.DELETE]
     nulls = [config.name for config in kept if config.value is None]
     if nulls:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     if not is_known_type(resource.resource_type):
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
 def _check_name(resource_type: int, name: str) -> None:
     kind = ConfigResourceType(resource_type)
     if not name:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Default {kind.name.lower()} resources are not allowed.")
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Default {kind.name.lower()} resources are not allowed.")
     if kind is ConfigResourceType.TOPIC:
         check_topic_name(name)
 
@@ -186,26 +185,26 @@ def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resource
             if config.config_operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
                 operation = AlterConfigOp(config.config_operation).name.lower()
                 message = f"Config value {operation} is not allowed for config key: {config.name}"
-                raise RefusedError(ErrorCode.INVALID_CONFIG, message)
+                raise ResourceError(ErrorCode.INVALID_CONFIG, message)
     else:
         mismatch = f"Unexpected node id. Expected {resources.node_id}, but received {name}"
         resources.check_broker(name, mismatch, "Node")
         if configs:
-            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Logger {configs[0].name} does not exist!")
+            raise ResourceError(ErrorCode.INVALID_CONFIG, f"Logger {configs[0].name} does not exist!")
 
 
 def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None:
     _, name, configs = resource
     if not name:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        raise ResourceError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     known = CLIENT_METRICS_DEFINITIONS
     for config in configs:
         # Unknown names may be deleted, as for any resource.
         if config.name not in known and config.config_operation != AlterConfigOp.DELETE:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {config.name}")
+            raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {config.name}")
     names = resources.client_metrics.names()
     if len(names) >= SUBSCRIPTIONS_MAX and name not in names:
-        raise RefusedError(ErrorCode.POLICY_VIOLATION, f"There can be no more than {SUBSCRIPTIONS_MAX} subscriptions.")
+        raise ResourceError(ErrorCode.POLICY_VIOLATION, f"There can be no more than {SUBSCRIPTIONS_MAX} subscriptions.")
 
 
 # ---------------------------------------------------------------- the change itself
@@ -233,8 +232,8 @@ def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool)
     except ConfigError as error:
         # These two fail with INVALID_REQUEST, as recorded.
         if resource_type == ConfigResourceType.BROKER or isinstance(error, IntervalError):
-            raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        raise RefusedError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            raise ResourceError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise ResourceError(ErrorCode.INVALID_CONFIG, str(error)) from None
     # BROKER_LOGGER without configs, the only type left, stores nothing.
     return NO_CONFIGS
 
@@ -251,7 +250,7 @@ def _changed(configs: tuple[ConfigToAlter, ...], before: Configs, definitions: D
                 own[name] = _changed_list(name, value or "", operation, own, definitions)
             case _:
                 # As recorded for an unknown operation.
-                raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+                raise ResourceError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return own
 
 
@@ -259,7 +258,7 @@ def _changed_list(name: str, value: str, operation: int, own: Configs, definitio
     definition = definitions.get(name)
     if definition is None or definition.config_type is not ConfigType.LIST:
         verb = AlterConfigOp(operation).name
-        raise RefusedError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
+        raise ResourceError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
     # Without override, APPEND starts from the default.
     parts = _parts(own.get(name, definition.kind.text(definition.default)))
     named = _parts(value)

@@ -20,11 +20,10 @@ from groupcoord.broker.configs.brokers import (
 from groupcoord.broker.configs.client_metrics import CLIENT_METRICS_DEFINITIONS, ClientMetrics
 from groupcoord.broker.configs.definitions import NO_CONFIGS, TOPIC_DEFINITIONS, Configs, Definition, Definitions, Layer
 from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, GroupConfigs
-from groupcoord.broker.topics.registry import Topic, TopicRegistry, check_topic_name
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.work import Work, each
 from groupcoord.config import Config
 from groupcoord.config.settings import INT32_MAX
-from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import CreatedTopicConfig
@@ -43,6 +42,10 @@ from groupcoord.wire.config_messages import (
 )
 
 _JAVA_INT = re.compile(r"[+-]?0*\d{1,10}")
+
+
+class ResourceError(TopicError):
+    """Error code and message of a resource."""
 
 
 @frozen
@@ -79,19 +82,19 @@ class Resources:
         return self.brokers.layers(self.node_id)
 
     def find(self, resource_type: int, name: str) -> Resource:
-        """Return a resource; RefusedError if there is none."""
+        """Return a resource; ResourceError if there is none."""
         match resource_type:
             case ConfigResourceType.TOPIC:
                 return self._topic(name)
             case ConfigResourceType.GROUP:
                 # Groups need not exist to have configs.
                 if not name:
-                    raise RefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                    raise ResourceError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
                 return Resource(GROUP_DEFINITIONS, self.groups.own(name), ConfigSource.GROUP)
             case ConfigResourceType.CLIENT_METRICS:
                 if not name:
                     message = "Client metrics subscription name must not be empty"
-                    raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+                    raise ResourceError(ErrorCode.INVALID_REQUEST, message)
                 return Resource(CLIENT_METRICS_DEFINITIONS, self.client_metrics.own(name), ConfigSource.CLIENT_METRICS)
             case ConfigResourceType.BROKER:
                 if not name:
@@ -101,7 +104,7 @@ class Resources:
                 return self._broker()
             case ConfigResourceType.BROKER_LOGGER:
                 if not name:
-                    raise RefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+                    raise ResourceError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
                 self.check_broker(name, f"Unexpected broker id, expected {self.node_id} but received {name}")
         # Loggers have no configs here.
         return Resource({}, NO_CONFIGS, ConfigSource.DEFAULT)
@@ -123,19 +126,19 @@ class Resources:
         check_topic_name(name)
         topic = self.topics.get(name)
         if topic is None:
-            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise ResourceError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, self.layers)
 
     def check_broker(self, name: str, mismatch: str, noun: str = "Broker") -> None:
         # As Integer.parseInt of Java parses it.
         if _JAVA_INT.fullmatch(name) is None or not -INT32_MAX - 1 <= int(name) <= INT32_MAX:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}")
+            raise ResourceError(ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}")
         if int(name) != self.node_id:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, mismatch)
+            raise ResourceError(ErrorCode.INVALID_REQUEST, mismatch)
 
 
 def check_permission(permissions: Permissions, resource_type: int, name: str, operation: Operation) -> None:
-    """Raise RefusedError if an operation is denied."""
+    """Raise ResourceError if an operation is denied."""
     match resource_type:
         case ConfigResourceType.TOPIC:
             kind, error_code = "Topic", permissions.topic_error(name, operation)
@@ -145,7 +148,7 @@ def check_permission(permissions: Permissions, resource_type: int, name: str, op
             is_allowed = permissions.on_cluster(operation)
             kind, error_code = "Cluster", ErrorCode.NONE if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if error_code is not ErrorCode.NONE:
-        raise RefusedError(error_code, f"{kind} authorization failed.")
+        raise ResourceError(error_code, f"{kind} authorization failed.")
 
 
 def is_known_type(resource_type: int) -> bool:
@@ -171,7 +174,7 @@ def answer_describe_configs(
             yield None
         try:
             check_permission(permissions, wanted.resource_type, wanted.resource_name, Operation.DESCRIBE_CONFIGS)
-        except RefusedError as error:
+        except TopicError as error:
             denied.append(_refusal(wanted, error.error_code, error.message))
             continue
         # Repeated resources are described once; a request may name one any number of times.
@@ -188,7 +191,7 @@ def _refusal(wanted: ResourceToDescribe, error_code: ErrorCode, message: str | N
 def _describe(wanted: ResourceToDescribe, resources: Resources, include_synonyms: bool) -> DescribedConfigs:
     try:
         resource = resources.find(wanted.resource_type, wanted.resource_name)
-    except RefusedError as error:
+    except TopicError as error:
         return _refusal(wanted, error.error_code, error.message)
     # As in Kafka, null and an empty list both stand for all.
     keys = frozenset(wanted.configuration_keys or ())

@@ -19,7 +19,6 @@ from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.broker.work import Timers
 from groupcoord.config import Config
-from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topics import INTERNAL_TOPICS, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, illegal_name_reason
@@ -59,8 +58,13 @@ class Topic(NamedTuple):
         return 0 <= index < self.partition_count
 
 
-class TopicError(GroupcoordError, RefusedError):
+class TopicError(GroupcoordError):
     """Error code and message of a refused change of a topic."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None) -> None:
+        super().__init__(message or error_code.name)
+        self.error_code = error_code
+        self.message = message
 
 
 class TopicFileError(DataFileError):
