@@ -148,7 +148,7 @@ class _Reconciliation:
         new_standby = wanted.standby - had.standby
         new_warmup = wanted.warmup - had.warmup
         active_at = self.processes.active
-        free_active = {task for task in new_active if not active_at.get(task, ()) and self._is_free(task)}
+        free_active = {task for task in new_active if self._may_run(task)}
         free_standby = {task for task in new_standby if self._is_free(task)}
         # Not even if the member itself runs it: the active task is released first.
         free_warmup = {
@@ -175,6 +175,10 @@ class _Reconciliation:
         )
         state = TaskState.UNRELEASED_TASKS if is_waiting else TaskState.STABLE
         return self._moved(self.target_epoch, state, assigned, NO_TASKS)
+
+    def _may_run(self, task: Task) -> bool:
+        """Return whether no member runs a task, and no other member of this process has a copy."""
+        return not self.processes.active.get(task, ()) and self._is_free(task)
 
     def _is_free(self, task: Task) -> bool:
         """Return whether no other member of this process has a task in any role."""
