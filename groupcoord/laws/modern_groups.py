@@ -11,7 +11,6 @@ from groupcoord.core.groups.base.state import ModernGroupState
 from groupcoord.core.groups.consumer.state import ConsumerState
 from groupcoord.core.groups.conversion import WhenConverted
 from groupcoord.core.groups.group_types import as_consumer_group, as_modern_group
-from groupcoord.core.groups.share.kind import WhenTopicForgotten
 from groupcoord.core.groups.share.state import ShareState
 from groupcoord.core.groups.streams.assignors import Task
 from groupcoord.core.groups.streams.state import StreamsMember, StreamsState
@@ -80,18 +79,15 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
     """
     for partition in served_partitions(coordinator):
         writes: dict[str, Sequence[Record]] = {}
-        drafted = set()
+        drafted: set[str] = set()
         for append in partition.writer.in_flight:
             continuation = append.continuation
-            for part in continuation.drafted if isinstance(continuation, WhenTopicForgotten) else (continuation,):
-                if isinstance(part, WhenDrafted | WhenConverted):
-                    group_id = part.group.group_id
-                    require(group_id not in writes, f"group {group_id!r} has two writes in flight")
-                    writes[group_id] = [
-                        each for each in append.records if getattr(each, "group_id", group_id) == group_id
-                    ]
-                    if isinstance(part, WhenDrafted):
-                        drafted.add(group_id)
+            groups = () if not isinstance(continuation, WhenDrafted) else continuation.groups
+            drafted |= {group.group_id for group in groups}
+            for group in (continuation.group,) if isinstance(continuation, WhenConverted) else groups:
+                group_id = group.group_id
+                require(group_id not in writes, f"group {group_id!r} has two writes in flight")
+                writes[group_id] = [each for each in append.records if getattr(each, "group_id", group_id) == group_id]
         for group_id, group in partition.groups.items():
             if (modern := as_modern_group(group)) is not None:
                 SOUND[type(modern.state)](modern.state)

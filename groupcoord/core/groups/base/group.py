@@ -336,6 +336,12 @@ class MemberTimers(Generic[GroupT, MemberT]):
                     for timer in group.drop_timers(member_id):
                         self._timers.cancel(timer)
 
+    def revive(self, group: GroupT, now_ms: int) -> None:
+        """Set the timers of a group from its records: all sessions start now."""
+        for member in group.state.members.values():
+            self.start_session(group, member, now_ms)
+            self.follow_assignment(group, member, now_ms)
+
     def follow_assignment(self, group: GroupT, member: MemberT, now_ms: int) -> None:
         """Set the revocation timer of a member, for types with revocation."""
 

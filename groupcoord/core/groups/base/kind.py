@@ -23,7 +23,6 @@ from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
@@ -31,7 +30,6 @@ from groupcoord.core.messages import (
     LeftMember,
     Response,
     SyncGroup,
-    SyncGroupResponse,
 )
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.outputs import Continuation
@@ -50,21 +48,24 @@ DraftT = TypeVar("DraftT", bound=Draft[Any])
 
 @define(eq=False)
 class WhenDrafted(Continuation):
-    """Continuation of a group's write."""
+    """Continuation of a write of a group, or of several after the deletion of a topic."""
 
-    group: Any
+    groups: tuple[Any, ...]
 
     def concerns(self, group: Group) -> bool:
-        return self.group is group
+        return group in self.groups
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
-        context.kinds[type(self.group)].on_durable(self, now_ms)
+        for group in self.groups:
+            context.kinds[type(group)].on_durable(group, now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        context.kinds[type(self.group)].on_failure(self, error_code, now_ms)
+        for group in self.groups:
+            context.kinds[type(group)].on_failure(group, error_code, now_ms)
 
     def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        context.kinds[type(self.group)].on_overdue(self, error_code, now_ms)
+        for group in self.groups:
+            context.kinds[type(group)].on_overdue(group, error_code, now_ms)
 
 
 class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
@@ -261,10 +262,9 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             self._context.has_modern_groups = True
         # Nothing else is written until the outcome is known: the log may refuse this append and accept a later one.
         group.writing = draft
-        self._context.writer.begin(draft.records, WhenDrafted(group), draft.held)
+        self._context.writer.begin(draft.records, WhenDrafted((group,)), draft.held)
 
-    def on_durable(self, written: WhenDrafted, now_ms: int) -> None:
-        group: GroupT = written.group
+    def on_durable(self, group: GroupT, now_ms: int) -> None:
         draft, group.writing = cast(DraftT, group.writing), None
         self.announce(draft, now_ms)  # observers compare the states before and after
         draft.state.settle()  # from here on the state before must not be read
@@ -276,16 +276,15 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.adopt(group, draft, now_ms)
         self._go_on(group, now_ms)
 
-    def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
-        group: GroupT = written.group
+    def on_failure(self, group: GroupT, error_code: ErrorCode, now_ms: int) -> None:
         group.writing = None
         group.is_topics_look_due = True  # the refused heartbeat's comparison of topics is lost
         self._timers.retry_fencing(group, now_ms)
         self._go_on(group, now_ms)
 
-    def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+    def on_overdue(self, group: GroupT, error_code: ErrorCode, now_ms: int) -> None:
         """Fail the requests that wait for an overdue write, which stays in flight."""
-        waiting, written.group.waiting = written.group.waiting, []
+        waiting, group.waiting = group.waiting, []
         for request, token in waiting:
             self.refuse(request, token, RefusedError(error_code))
 
@@ -407,9 +406,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self.revive(group, now_ms)
         return group
 
-    @abstractmethod
     def revive(self, group: GroupT, now_ms: int) -> None:
-        """Set the timers of a group from its records: all sessions start now."""
+        self._timers.revive(group, now_ms)
 
     # ------------------------------------------------------------ requests of the classic protocol
 
@@ -429,11 +427,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Return guest handlers for a type without classic members."""
         reply = self._context.effects.reply
 
-        def heartbeat(request: Heartbeat, token: Token, now_ms: int) -> None:
-            reply(token, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
-
-        def sync(request: SyncGroup, token: Token, now_ms: int) -> None:
-            reply(token, SyncGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+        def refuse(request: Heartbeat | SyncGroup, token: Token, now_ms: int) -> None:
+            reply(token, request.refused(ErrorCode.UNKNOWN_MEMBER_ID))
 
         def leave(request: LeaveGroup, token: Token, now_ms: int) -> None:
             left = tuple(
@@ -443,4 +438,4 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             # As for a missing group: an error for each entry, none for the request.
             reply(token, LeaveGroupResponse(ErrorCode.NONE, left))
 
-        return {Heartbeat: heartbeat, SyncGroup: sync, LeaveGroup: leave}
+        return {Heartbeat: refuse, SyncGroup: refuse, LeaveGroup: leave}

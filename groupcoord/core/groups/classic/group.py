@@ -312,12 +312,9 @@ class GroupMetadata:
     def commit_error(
         self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
     ) -> ErrorCode:
-        if request.generation_id < 0:
-            # Consumers that assign partitions themselves commit with generation -1.
-            if self.state is GroupState.EMPTY:
-                return ErrorCode.NONE
-            if _is_anonymous(request):
-                return ErrorCode.UNKNOWN_MEMBER_ID
+        # Consumers that assign partitions themselves commit with generation -1.
+        if request.generation_id < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
         member = self.identify(request.member_id, request.group_instance_id)
         if not isinstance(member, MemberMetadata):
             return member
@@ -333,7 +330,8 @@ class GroupMetadata:
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
         # Producers before KIP-447 name no member, and may always commit.
-        if _is_anonymous(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
+        is_anonymous = not request.member_id and request.group_instance_id is None
+        if request.generation_id < 0 and (is_anonymous or self.state is GroupState.EMPTY):
             return ErrorCode.NONE
         member = self.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
@@ -471,7 +469,3 @@ class GroupMetadata:
 
     def __repr__(self) -> str:
         return f"GroupMetadata({self.group_id!r}, {self.state.value}, generation_id={self.generation_id})"
-
-
-def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
-    return request.generation_id < 0 and not request.member_id and request.group_instance_id is None

@@ -141,8 +141,7 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             is_revoking = member.assignment.state is MemberState.UNREVOKED_PARTITIONS
             self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
 
-    def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
-        """Set the timers of a group from its records: all sessions start now."""
+    def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool = False) -> None:
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         for member_id, member in group.state.members.items():
             # A load uses the group's timeout for classic members, too; a conversion uses their own.

@@ -8,13 +8,11 @@ Functions of a draft, without timers, in Kafka's order of steps. Sources: ``Grou
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
-from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.groups.base.assignor import changed_targets
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
@@ -52,20 +50,8 @@ REFRESH_PAUSE_MS = 10_000
 NEVER_MS, FOREVER_MS = -(2**63), 2**63 - 1
 
 
-@plain_members
-class RegexChange(Enum):
-    """Change of a member's regular expression by a heartbeat."""
-
-    NONE = "none"
-    CHANGED = "changed"
-    """The matching topics are unknown yet."""
-    CHANGED_AND_RESOLVED = "changed and resolved"
-    """The matching topics are known, or the expression was removed: the assignment has to change."""
-
-
-def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> RegexChange:
-    if old == new:
-        return RegexChange.NONE
+def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> bool:
+    """Change a member's expression, and return whether its topics are known, so that the assignment has to change."""
     # State before this request: the member still counts for its old expression.
     stored = draft.base
     # Kafka checks an expression once per group, when it is new.
@@ -75,9 +61,7 @@ def change_regex(draft: ConsumerDraft, old: str, new: str, environment: Consumer
     if old and stored.regex_subscribers.get(old) == 1:
         draft.write(GroupTombstone(stored.group_id, ConsumerGroupRegularExpressionRecord.key_of(old)))
     # Topics of an unresolved expression count as none, so the assignment does not change yet.
-    if not new or (new in stored.regex_subscribers and new in stored.resolved):
-        return RegexChange.CHANGED_AND_RESOLVED
-    return RegexChange.CHANGED
+    return not new or (new in stored.regex_subscribers and new in stored.resolved)
 
 
 def needs_resolution(
@@ -249,8 +233,9 @@ def move_on(
     names_changed = not says_the_same and set(metadata.subscribed_topic_names) != set(
         member.metadata.subscribed_topic_names
     )
-    regex = metadata.subscribed_topic_regex or ""
-    regex_change = change_regex(draft, member.metadata.subscribed_topic_regex or "", regex, environment)
+    old_regex, regex = member.regex, updated.regex
+    regex_changed = old_regex != regex
+    is_resolved = regex_changed and change_regex(draft, old_regex, regex, environment)
     wants_resolution = needs_resolution(draft.base, draft.state, regex, environment, now_ms)
     assignor = (
         # The vote includes this member's change; in a tie Kafka reads another map here than below.
@@ -259,7 +244,7 @@ def move_on(
     )
     bumps = (
         names_changed
-        or regex_change is RegexChange.CHANGED_AND_RESOLVED
+        or is_resolved
         # A classic join uses the voted assignor, but a changed vote alone begins no epoch.
         or (
             metadata.classic_member_metadata is None
@@ -280,7 +265,7 @@ def move_on(
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
         _assign_target(draft, assignor, metadata, subscriptions, environment, now_ms)
     target = _target_of(draft, metadata, has_new_target=has_new_target)
-    subscription_changed = names_changed or regex_change is not RegexChange.NONE
+    subscription_changed = names_changed or regex_changed
     assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
         draft.write(draft.state.assignment_record(member_id, assignment))

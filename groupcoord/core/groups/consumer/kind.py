@@ -12,7 +12,7 @@ from typing import Any, cast
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.kind import ModernGroups
-from groupcoord.core.groups.base.member_lookup import find_member, find_static_member
+from groupcoord.core.groups.base.member_lookup import find_member, find_sender
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.classic_members import ClassicRequests, check_join, join
@@ -284,10 +284,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         topics.version = max(topics.version, *versions, 0)
         return group
 
-    def revive(self, group: ConsumerGroup, now_ms: int) -> None:
-        # With the group's session timeout for classic members too, as in Kafka.
-        self._member_timers.revive(group, now_ms, uses_own_timeouts=False)
-
     def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
         group = self.make_of_records(group_id)
         self._member_timers.revive(group, now_ms, uses_own_timeouts=True)
@@ -299,8 +295,6 @@ def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMembe
         # Administrators name a static member by its instance id alone.
         if not entry.member_id and entry.group_instance_id is not None:
             return find_member(state, state.static_members.get(entry.group_instance_id, ""))
-        if entry.group_instance_id is None:
-            return find_member(state, entry.member_id)
-        return find_static_member(state, entry.group_instance_id, entry.member_id)
+        return find_sender(state, entry.member_id, entry.group_instance_id)
     except RefusedError as error:
         return error.error_code

@@ -5,6 +5,7 @@ The intention of a query is written before it, and the result after it, so a res
 
 from __future__ import annotations
 
+from typing import cast
 from uuid import UUID
 
 from attrs import frozen
@@ -50,33 +51,10 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.messages.share_state import InitializeShareGroupState
-from groupcoord.core.outputs import Continuation
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 FOREVER_MS = 2**63 - 1
-
-
-@frozen
-class WhenTopicForgotten(Continuation):
-    """Drafts of several groups in flight, after the deletion of a topic."""
-
-    drafted: tuple[WhenDrafted, ...]
-
-    def concerns(self, group: Group) -> bool:
-        return any(each.concerns(group) for each in self.drafted)
-
-    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
-        for each in self.drafted:
-            each.on_durable(context, now_ms)
-
-    def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        for each in self.drafted:
-            each.on_refused(context, error_code, now_ms)
-
-    def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        for each in self.drafted:
-            each.on_overdue(context, error_code, now_ms)
 
 
 @frozen
@@ -191,18 +169,18 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             question = AskShareCoordinator(self._context.partition, group.group_id, change.request, change)
             self._context.effects.questions.append(question)
 
-    def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+    def on_failure(self, group: ShareGroup, error_code: ErrorCode, now_ms: int) -> None:
         # First: the base class drops the draft with its queries.
-        self._refuse_changes(written, error_code)
-        super().on_failure(written, error_code, now_ms)
+        self._refuse_changes(group, error_code)
+        super().on_failure(group, error_code, now_ms)
 
-    def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+    def on_overdue(self, group: ShareGroup, error_code: ErrorCode, now_ms: int) -> None:
         # The write may still succeed; its query is then sent, but no request waits for it.
-        self._refuse_changes(written, error_code)
-        super().on_overdue(written, error_code, now_ms)
+        self._refuse_changes(group, error_code)
+        super().on_overdue(group, error_code, now_ms)
 
-    def _refuse_changes(self, written: WhenDrafted, error_code: ErrorCode) -> None:
-        for change in written.group.writing.changes:
+    def _refuse_changes(self, group: ShareGroup, error_code: ErrorCode) -> None:
+        for change in cast(ShareDraft, group.writing).changes:
             self._context.effects.replies += change.refuse(error_code)
 
     # ------------------------------------------------------------ results of queries
@@ -253,7 +231,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
         """Remove a deleted topic from all groups in one write (Kafka 4.4), or after a group's write in flight."""
         records: list[Record] = []
-        drafted: list[WhenDrafted] = []
+        drafted: list[ShareGroup] = []
         gone = TopicGone(topic_id)
         for group in self._groups.values():
             if not isinstance(group, ShareGroup):
@@ -267,12 +245,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             if draft.records:
                 group.writing = draft
                 records += draft.records
-                drafted.append(WhenDrafted(group))
+                drafted.append(group)
         if drafted:
-            self._context.writer.begin(records, WhenTopicForgotten(tuple(drafted)))
+            self._context.writer.begin(records, WhenDrafted(tuple(drafted)))
 
     def delete_external_state(self, group: Group, deletion: Deletion, now_ms: int) -> bool:
-        if not isinstance(group, ShareGroup) or group.writing is not None:
+        if not isinstance(group, ShareGroup):
             return False
         draft = ShareDraft(group.state)
         request = draft_group_deletion(draft, self._environment.topics)
@@ -285,8 +263,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
 
     def revive(self, group: ShareGroup, now_ms: int) -> None:
         group.state_partitions_ms = now_ms
-        for member in group.state.members.values():
-            self._timers.start_session(group, member, now_ms)
+        super().revive(group, now_ms)
 
     def parked_tokens(self) -> list[Token]:
         return [purpose.token for purpose in self.offsets.waiting]

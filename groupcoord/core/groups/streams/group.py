@@ -152,11 +152,6 @@ class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
         is_revoking = member.assignment.state is TaskState.UNREVOKED_TASKS
         self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
 
-    def revive(self, group: StreamsGroup, now_ms: int) -> None:
-        for member in group.state.members.values():
-            self.start_session(group, member, now_ms)
-            self.follow_assignment(group, member, now_ms)
-
     def is_delayed(self, group: StreamsGroup, *, was_empty: bool, delay_ms: int, now_ms: int) -> bool:
         """Return whether a group still waits for more members before it assigns tasks."""
         timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")

@@ -309,6 +309,3 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
 
     def described(self, group: StreamsGroup) -> DescribedStreamsGroup:
         return group.described(self._context.writer.last_durable)
-
-    def revive(self, group: StreamsGroup, now_ms: int) -> None:
-        self._member_timers.revive(group, now_ms)
