@@ -182,11 +182,11 @@ class _Reconciliation:
 
     def _is_free(self, task: Task) -> bool:
         """Return whether no other member of this process has a task in any role."""
-        processes = self.processes
-        holders = processes.active, processes.standby, processes.warmup
-        return not any(
-            self.process_id in by_task.get(task, ()) and task not in held
-            for by_task, held in zip(holders, self.current.assigned.by_role, strict=True)
+        process_id, processes, has = self.process_id, self.processes, self.current.assigned
+        return not (
+            (process_id in processes.active.get(task, ()) and task not in has.active)
+            or (process_id in processes.standby.get(task, ()) and task not in has.standby)
+            or (process_id in processes.warmup.get(task, ()) and task not in has.warmup)
         )
 
     def _moved(

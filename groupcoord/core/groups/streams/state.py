@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, ClassVar
 
-from attrs import astuple, frozen
+from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.environment import KnownTopics
@@ -170,7 +170,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         )
 
     def target_record(self, member_id: str, target: MemberTasks) -> StreamsGroupTargetAssignmentMemberRecord:
-        active, standby, warmup = map(task_ids, map(walk_tasks, astuple(target, recurse=False)))
+        active, standby, warmup = map(task_ids, map(walk_tasks, (target.active, target.standby, target.warmup)))
         return StreamsGroupTargetAssignmentMemberRecord(self.group_id, member_id, active, standby, warmup)
 
     def _reassign(self, before: StreamsMember | None, after: StreamsMember | None) -> None:
