@@ -44,7 +44,6 @@ from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.report.data.rows import anomaly_counts, anomaly_rows, lag_rows, standings, status_counts
 from groupcoord.analysis.rules.anomalies import anomalies, assigned
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.analysis.rules.statuses import time_lag_of
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
@@ -326,9 +325,9 @@ class Polling:
         return dict(self._rebalances)
 
     def _next_record_ms(self, row: Row) -> int | None:
-        behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])[0]
-        told = time_lag_of(behind._asdict() | row | {"record_timestamp_ms": None})
-        return row["at_ms"] - told["lag_ms"] if "lag_ms" in told else None
+        behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])
+        time = behind._replace(lag=row["lag"]).time_lag(row["committed_offset"])
+        return None if time is None else row["at_ms"] - time.lag_ms
 
     def _replace(self, name: str, some: Iterable[Row]) -> None:
         self._counts[name] = self._write(name, "last", some, REPLACED[name])

@@ -352,15 +352,11 @@ class _Judge:
     _commit: str
 
     def tell(self, place: Place, found: _Found) -> Iterator[Row]:
-        """Yield the anomalies, once for each known end offset."""
-        rows: list[Behind | None] = [None]
-        if self._ends is not None:
-            rows = list(self._ends.of(*place[1:], found.highest))
-        for behind in rows:
-            if found.rewinds is not None:
-                yield _rewind(found.rewinds)
-            if found.is_there and known_offset(found.highest) is not None:
-                yield from self._silence(place, found, behind)
+        behind = None if self._ends is None else self._ends.of(*place[1:], found.highest)
+        if found.rewinds is not None:
+            yield _rewind(found.rewinds)
+        if found.is_there and known_offset(found.highest) is not None:
+            yield from self._silence(place, found, behind)
 
     def _silence(self, place: Place, found: _Found, behind: Behind | None) -> Iterator[Row]:
         """Yield that commits stopped, or that they stay at one offset in spite of a lag."""

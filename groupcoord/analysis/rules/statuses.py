@@ -6,7 +6,7 @@ With several commits the rules are those of Burrow's wiki page "Consumer Lag Eva
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, IntEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -291,51 +291,3 @@ def time_lag(
     written_ms = left.at_ms + (committed_offset - left.end_offset) * took_ms // grown
     method = LagMethod.EXTRAPOLATED if before is None else LagMethod.INTERPOLATED
     return TimeLag(last.at_ms - written_ms, method)
-
-
-def judged(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time lag and the status of a partition, as columns of ``lag``."""
-    found = time_lag_of(row)
-    return found | _status(row, found.get("lag_ms"))
-
-
-def time_lag_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time lag of a partition, as columns of ``lag``."""
-    if row["lag"] is None or row["last"] is None:
-        return {}
-    if row["lag"] and row["at_ms"] is not None and row["record_timestamp_ms"] is not None:
-        # At least 0, since producers' clocks may be ahead.
-        found: TimeLag | None = TimeLag(max(row["at_ms"] - row["record_timestamp_ms"], 0), LagMethod.RECORD)
-    else:
-        before = row["before"]
-        after = before and before["next"]
-        first, last = _sample(row["first"]), _sample(row["last"])
-        offset = known_offset(row["committed_offset"])
-        found = time_lag(
-            last.end_offset if offset is None else offset,
-            first,
-            last,
-            before and _sample(before),
-            after and _sample(after),
-        )
-    return {} if found is None else {"lag_ms": found.lag_ms, "lag_ms_method": found.method.value}
-
-
-def _sample(row: Mapping[str, Any]) -> EndOffsetSample:
-    return EndOffsetSample(row["at_ms"], row["end_offset"])
-
-
-def _status(row: Mapping[str, Any], lag_ms: int | None) -> dict[str, Any]:
-    window: list[WindowCommit] = []
-    for commit in row["window"] or ():
-        if commit["tombstone"] or known_offset(commit["committed_offset"]) is None:
-            window.clear()
-        else:
-            window.append(WindowCommit(commit["at_ms"], commit["committed_offset"], commit["lag"]))
-    committed_ms, at_ms = row.get("commit_timestamp_ms"), row["at_ms"]
-    is_end_older = committed_ms is not None and at_ms is not None and committed_ms > at_ms
-    seen = Evidence(window, row["now_ms"], row["was_at_end"], row["has_owner"], False, is_end_older, row["lag_before"])
-    log = PartitionEnd(row["log_start_offset"], row["end_offset"])
-    status = lag_status(row["committed_offset"], log, row["lag"], lag_ms, seen)
-    is_complete = row["lag"] is not None and bool(row["window"])
-    return {"status": status.label} | ({"complete": len(window) / WINDOW_COMMITS} if is_complete else {})

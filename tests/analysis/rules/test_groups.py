@@ -50,13 +50,13 @@ def ends(*rows: tuple[str, int, int]) -> Ends:
 
 
 def test_anomalies(log: Path, tmp_path: Path) -> None:
-    """Each of the troubles is found, with Burrow's word for it, and nothing else is."""
+    """Each of the troubles is found once, with Burrow's status, and nothing else is, also with repeated end offsets."""
     known = fold_log(log, tmp_path, LIMITS)
     rows = anomalies(
         known.histories,
         known.facts,
         assigned(known.histories, LIMITS),
-        ends(("t", 0, 1_000), ("t", 1, 9)),
+        ends(("t", 0, 1_000), ("t", 0, 900), ("t", 1, 9)),
         12_000,
         LIMITS,
     )

@@ -85,7 +85,9 @@ def test_statuses_come_of_commits_and_looks() -> None:
 
 
 def test_lag_is_the_distance_to_the_end() -> None:
-    rows = [{"topic": TOPIC, "topic_partition": number, "end_offset": end} for number, end in enumerate((15, 18))]
+    """The distance is to the newest end, if a partition has several."""
+    names = ("topic", "topic_partition", "end_offset")
+    rows = [dict(zip(names, (TOPIC, *end), strict=True)) for end in ((0, 15), (0, 14), (1, 18))]
     ends = Ends(pa.Table.from_pylist(rows, arrow_schema(END_OFFSETS)))
     current = committed((90_000, [10]), (90_000, [20]), (90_000, [30])).current_offsets()
     found = by_partition(lag(current, ends, None, {}, NOW_MS), "end_offset", "lag", "status")
