@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from groupcoord.analysis.errors import ClusterError
-from groupcoord.analysis.live.client import connection
-from groupcoord.analysis.live.cluster import LiveCluster, Patience
+from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.fetching import DELETED, Lost, sound_batches
 from groupcoord.analysis.live.offsets import OffsetRange, check_readable, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
@@ -173,7 +172,9 @@ def _read_cluster(address: ClusterAddress, ranges: list[OffsetRange], progress: 
             yield one.partition, _read_range(cluster, patience, one, progress)
 
 
-def _read_range(cluster: LiveCluster, patience: Patience, one: OffsetRange, progress: Progress) -> Iterator[SoundBatch]:
+def _read_range(
+    cluster: KafkaCluster, patience: Patience, one: OffsetRange, progress: Progress
+) -> Iterator[SoundBatch]:
     name = f"{one.topic}-{one.partition}"
     try:
         for found in sound_batches(cluster, one, patience):

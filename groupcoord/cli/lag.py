@@ -121,8 +121,7 @@ def _looks(
     stop: StopRequest | None,
     interval_s: float,
 ) -> Iterator[_Look]:
-    from groupcoord.analysis.live.client import connection
-    from groupcoord.analysis.live.cluster import Patience
+    from groupcoord.analysis.live.cluster import Patience, connection
     from groupcoord.analysis.live.fetching import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.snapshots import take_snapshot
     from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups
@@ -152,7 +151,7 @@ def _looks(
 
 
 def _cluster_name(address: ClusterAddress) -> str:
-    from groupcoord.analysis.live.client import connection
+    from groupcoord.analysis.live.cluster import connection
 
     with connection(address, begins_run=True) as (cluster, patience):
         return patience.try_for(lambda: cluster.metadata([])).cluster_id

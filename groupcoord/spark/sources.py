@@ -41,7 +41,7 @@ from groupcoord.analysis.decode.tailing import (
 )
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.fold.records import DECODED_COLUMNS, PartitionFold, fold_batches
-from groupcoord.analysis.live.client import connection
+from groupcoord.analysis.live.cluster import connection
 from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import TopicEnds, list_ends
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress

@@ -147,7 +147,7 @@ def test_metrics_are_those_of_analyze(server: ServerThread) -> None:
 
 def test_what_is_wrong_is_told_in_a_line(groupcoord: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cluster is a usage error; where nobody listens the command has failed."""
-    monkeypatch.setattr("groupcoord.analysis.live.client.FIRST_ANSWER_MS", 1)
+    monkeypatch.setattr("groupcoord.analysis.live.cluster.FIRST_ANSWER_MS", 1)
     assert groupcoord("lag") == (
         2,
         "",

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.analysis.live.client import KafkaCluster
-from groupcoord.analysis.live.cluster import Patience
+from groupcoord.analysis.live.cluster import KafkaCluster, Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.testing import ServerThread
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import TransientClusterError
 from groupcoord.analysis.live import fetching
-from groupcoord.analysis.live.client import KafkaCluster, connection
+from groupcoord.analysis.live.cluster import KafkaCluster, connection
 from groupcoord.analysis.live.fetching import next_record_ms
 from groupcoord.analysis.live.offsets import offsets_retention_minutes, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
@@ -214,7 +214,7 @@ def test_a_quota_slows_down_and_leaves_nothing_out(broker: RealBroker, monkeypat
         waits.append(duration_s)
         sleep(duration_s)
 
-    monkeypatch.setattr("groupcoord.analysis.live.client.time.sleep", wait)
+    monkeypatch.setattr("groupcoord.analysis.live.cluster.time.sleep", wait)
     monkeypatch.setattr(fetching, "FETCH_BYTES", 50_000)
     expected = in_order(broker.rows_on_disk())
     with connection(ClusterAddress(broker.bootstrap)) as (cluster, _):

@@ -9,7 +9,7 @@ import trustme
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from groupcoord.analysis.errors import AccessError, ClusterError
-from groupcoord.analysis.live.client import connection
+from groupcoord.analysis.live.cluster import connection
 from groupcoord.analysis.live.offsets import check_readable, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.testing import ServerThread

@@ -21,14 +21,12 @@ from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import ClusterError, InputError, LogCutError, TransientClusterError
 from groupcoord.analysis.live import fetching
 from groupcoord.analysis.live import offsets as offset_ranges
-from groupcoord.analysis.live.client import KafkaCluster
-from groupcoord.analysis.live.cluster import SETTLE_MS, FetchedBytes, Patience
+from groupcoord.analysis.live.cluster import SETTLE_MS, FetchedBytes, KafkaCluster, Patience
 from groupcoord.analysis.live.fetching import Lost, sound_batches
 from groupcoord.analysis.live.offsets import OffsetRange, PartitionEnds, list_ends, plan, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.pipeline.sources import ClusterTail, ends_now, rows_of_offsets
 from groupcoord.broker.cluster.leadership import NOBODY
-from groupcoord.client import Answer
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 from groupcoord.records.salvage import SoundBatch
@@ -241,8 +239,8 @@ def test_a_broker_that_throttles(
     waits: list[float] = []
     cluster.metadata(["orders"])
     monkeypatch.setattr(time, "sleep", waits.append)
-    throttled = Answer(12, {"throttle_time_ms": told_ms, "error_code": 0, "responses": ()})
-    monkeypatch.setattr(cluster, "_ask", lambda broker, request: throttled)
+    throttled = {"throttle_time_ms": told_ms, "error_code": 0, "responses": ()}
+    monkeypatch.setattr(cluster, "_ask", lambda *_: throttled)
     with pytest.raises(TransientClusterError, match="orders-0: throttled by the broker"):
         cluster.fetch_raw(whole.topic_partition, 0, 1)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from groupcoord.analysis.live.client import KafkaCluster, connection
-from groupcoord.analysis.live.cluster import Patience
+from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.fetching import next_record_ms
 from groupcoord.analysis.live.offsets import offsets_retention_minutes
 from groupcoord.core.consumer_protocol import TopicPartition

@@ -18,8 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from groupcoord.analysis.errors import TransientClusterError
-from groupcoord.analysis.live.client import KafkaCluster
-from groupcoord.analysis.live.cluster import ListedGroups, Patience
+from groupcoord.analysis.live.cluster import KafkaCluster, ListedGroups, Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import GONE, Problem, Snapshot, take_snapshot
 from groupcoord.analysis.poll.lag import LagWatch

@@ -11,8 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.live import fetching
-from groupcoord.analysis.live.client import connection
-from groupcoord.analysis.live.cluster import LiveCluster, Patience
+from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.offsets import OffsetRange, list_ends, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import take_snapshot
@@ -79,7 +78,7 @@ def in_order(rows: Rows) -> Rows:
     return sorted(without_place(rows), key=lambda row: (row["log_partition"], row["log_offset"]))
 
 
-def read(cluster: LiveCluster, patience: Patience, one: OffsetRange, changes: LeaderChanges) -> Rows:
+def read(cluster: KafkaCluster, patience: Patience, one: OffsetRange, changes: LeaderChanges) -> Rows:
     """Return the rows of a range; when the first have come, a leader changes."""
     found: Rows = []
     for number, rows in enumerate(rows_of_offsets(cluster, one, patience, RowSettings())):

@@ -10,8 +10,14 @@ from typing import Any
 from attrs import frozen
 
 from groupcoord.analysis.errors import ClusterError, LogCutError, TransientClusterError, check_error
-from groupcoord.analysis.live.client import connection
-from groupcoord.analysis.live.cluster import FetchedBytes, LiveCluster, LogEnd, OffsetOutOfRangeError, Patience
+from groupcoord.analysis.live.cluster import (
+    FetchedBytes,
+    KafkaCluster,
+    LogEnd,
+    OffsetOutOfRangeError,
+    Patience,
+    connection,
+)
 from groupcoord.analysis.live.offsets import OffsetRange
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -55,7 +61,7 @@ class Lost:
 class RangeFetcher:
     """Fetcher of one range."""
 
-    def __init__(self, cluster: LiveCluster, offset_range: OffsetRange, patience: Patience) -> None:
+    def __init__(self, cluster: KafkaCluster, offset_range: OffsetRange, patience: Patience) -> None:
         self._cluster = cluster
         self._range = offset_range
         self._patience = patience
@@ -132,7 +138,7 @@ class RangeFetcher:
 
 
 def sound_batches(
-    cluster: LiveCluster, offset_range: OffsetRange, patience: Patience
+    cluster: KafkaCluster, offset_range: OffsetRange, patience: Patience
 ) -> Iterator[SoundBatch | Damage | Lost]:
     """Yield the sound batches of a range, with damaged and deleted offsets between them."""
     fetcher = RangeFetcher(cluster, offset_range, patience)
@@ -178,7 +184,7 @@ def record_times(address: ClusterAddress, behind: Iterable[Mapping[str, Any]]) -
 
 
 def next_record_ms(
-    cluster: LiveCluster, patience: Patience, partition: TopicPartition, offset: int, end_offset: int
+    cluster: KafkaCluster, patience: Patience, partition: TopicPartition, offset: int, end_offset: int
 ) -> int | None:
     """Return the timestamp of the first record at or after an offset, in milliseconds since 1970.
 

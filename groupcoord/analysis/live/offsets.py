@@ -21,7 +21,7 @@ from groupcoord.analysis.errors import TRANSIENT, ClusterError, InputError, Tran
 from groupcoord.analysis.live.cluster import (
     NO_BROKER,
     ClusterMetadata,
-    LiveCluster,
+    KafkaCluster,
     LogEnd,
     OffsetOutOfRangeError,
     Patience,
@@ -52,7 +52,7 @@ class PartitionEnds(NamedTuple):
 
 
 def list_ends(
-    cluster: LiveCluster, patience: Patience, topics: Collection[str] | None, now_ms: Callable[[], int]
+    cluster: KafkaCluster, patience: Patience, topics: Collection[str] | None, now_ms: Callable[[], int]
 ) -> list[PartitionEnds]:
     """Return the ends of topics' partitions, from three ListOffsets requests to each broker.
 
@@ -72,7 +72,7 @@ def _may_settle(row: PartitionEnds) -> bool:
     return row.topic_partition is not None and has_leader and row.error_code in TRANSIENT
 
 
-def _rows(cluster: LiveCluster, metadata: ClusterMetadata, now_ms: Callable[[], int]) -> Iterator[PartitionEnds]:
+def _rows(cluster: KafkaCluster, metadata: ClusterMetadata, now_ms: Callable[[], int]) -> Iterator[PartitionEnds]:
     wanted = [TopicPartition(name, number) for name, topic in metadata.topics.items() for number in topic.leaders]
     starts = cluster.list_offsets(wanted, LogEnd.EARLIEST)
     stable = cluster.list_offsets(wanted, LogEnd.LATEST, is_stable=True)
@@ -148,7 +148,7 @@ class TopicEnds:
         return [self.range(partition, start, end) for partition, start, end in bounds if start < end]
 
 
-def check_readable(cluster: LiveCluster, patience: Patience, ends: TopicEnds) -> None:
+def check_readable(cluster: KafkaCluster, patience: Patience, ends: TopicEnds) -> None:
     """Raise an error if a topic may be described but not read, by fetching one batch."""
     partition = min(ends.ends)
     for one in ends.whole()[:1] or [ends.range(partition, ends.starts[partition], 0)]:
@@ -157,7 +157,7 @@ def check_readable(cluster: LiveCluster, patience: Patience, ends: TopicEnds) ->
 
 
 def topic_ends(
-    cluster: LiveCluster,
+    cluster: KafkaCluster,
     patience: Patience,
     topic: str,
     partitions: Collection[int] = (),
@@ -183,7 +183,7 @@ def topic_ends(
     return patience.try_for(ask)
 
 
-def _listed(cluster: LiveCluster, wanted: Collection[TopicPartition], end: LogEnd) -> dict[int, int]:
+def _listed(cluster: KafkaCluster, wanted: Collection[TopicPartition], end: LogEnd) -> dict[int, int]:
     listed = cluster.list_offsets(wanted, end)
     for one in wanted:
         check_error(listed[one].error_code, one.topic, "DESCRIBE")
@@ -191,7 +191,7 @@ def _listed(cluster: LiveCluster, wanted: Collection[TopicPartition], end: LogEn
 
 
 def plan(
-    cluster: LiveCluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int = SPLIT_BYTES
+    cluster: KafkaCluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int = SPLIT_BYTES
 ) -> list[list[OffsetRange]]:
     """Cut ranges into tasks of about ``split_bytes``: long ranges into shorter ones, and small ones together."""
     tasks: list[list[OffsetRange]] = []
@@ -206,7 +206,7 @@ def plan(
     return tasks
 
 
-def _cut(cluster: LiveCluster, patience: Patience, whole: OffsetRange, split_bytes: int) -> Iterator[OffsetRange]:
+def _cut(cluster: KafkaCluster, patience: Patience, whole: OffsetRange, split_bytes: int) -> Iterator[OffsetRange]:
     if whole.end - whole.start < PROBED_OFFSETS_MIN:
         yield evolve(whole, size_bytes=split_bytes // PROBES)
         return
@@ -232,7 +232,7 @@ def _joined(pieces: list[OffsetRange]) -> OffsetRange:
     return evolve(pieces[0], end=pieces[-1].end, size_bytes=sum(piece.size_bytes for piece in pieces))
 
 
-def _density(cluster: LiveCluster, whole: OffsetRange, start: int, end: int) -> float:
+def _density(cluster: KafkaCluster, whole: OffsetRange, start: int, end: int) -> float:
     """Return the bytes per offset at the start of a range, by a small fetch."""
     try:
         found = cluster.fetch_raw(whole.topic_partition, start, PROBE_BYTES).batches
@@ -253,7 +253,7 @@ def _density(cluster: LiveCluster, whole: OffsetRange, start: int, end: int) -> 
 OFFSETS_RETENTION = "offsets.retention.minutes"
 
 
-def offsets_retention_minutes(cluster: LiveCluster, patience: Patience) -> int | None:
+def offsets_retention_minutes(cluster: KafkaCluster, patience: Patience) -> int | None:
     """Return the offset retention; None if the user may not read it."""
 
     def ask() -> str | None:

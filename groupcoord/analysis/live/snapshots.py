@@ -19,8 +19,8 @@ from groupcoord.analysis.live.cluster import (
     CommittedOffset,
     DescribedGroup,
     GroupOffsets,
+    KafkaCluster,
     ListedGroup,
-    LiveCluster,
     Patience,
 )
 from groupcoord.analysis.live.offsets import PartitionEnds, list_ends
@@ -87,7 +87,7 @@ class Snapshot:
 
 
 def take_snapshot(
-    cluster: LiveCluster,
+    cluster: KafkaCluster,
     patience: Patience,
     now_ms: Callable[[], int],
     topics_of: Callable[[GroupSnapshot], Collection[str]],
@@ -125,7 +125,7 @@ def _problems_of_ends(ends: Sequence[PartitionEnds]) -> Iterator[Problem]:
 class _Attempt:
     """One round of requests; a failure is noted, and the next request is sent."""
 
-    cluster: LiveCluster
+    cluster: KafkaCluster
     now_ms: Callable[[], int]
     known: Collection[str]
     selection: Selection

@@ -38,8 +38,7 @@ from groupcoord.analysis.decode.tailing import (
     ranges_to_read,
 )
 from groupcoord.analysis.errors import InputError, LogCutError, first_line
-from groupcoord.analysis.live.client import connection
-from groupcoord.analysis.live.cluster import LiveCluster, Patience
+from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.fetching import DELETED, Lost, RangeFetcher, record_times
 from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import (
@@ -409,7 +408,7 @@ class ClusterTask(RecordTask):
 
 
 def _task_rows(
-    cluster: LiveCluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
+    cluster: KafkaCluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
     for one in ranges:
         yield from rows_of_offsets(cluster, one, patience, settings)
@@ -472,7 +471,7 @@ def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> No
 
 
 def rows_of_offsets(
-    cluster: LiveCluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
+    cluster: KafkaCluster, offset_range: OffsetRange, patience: Patience, settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range. Offsets deleted before they were read are a row of kind ``corrupt``."""
     fetcher = RangeFetcher(cluster, offset_range, patience)

@@ -29,7 +29,7 @@ from groupcoord.analysis.decode.schema import (
 )
 from groupcoord.analysis.fold.commits import LAST_COMMITS, PARTITION, REWINDS, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
-from groupcoord.analysis.live.client import connection
+from groupcoord.analysis.live.cluster import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.options import Selection
