@@ -60,7 +60,7 @@ def read_log(
     register(spark)
     options = log_options(paths, storage_options, **rows)
     # Workers list the files again; checking here raises errors without a Java stack.
-    LogOptions(options).find_segments()
+    LogOptions(options).source.find(may_be_empty=False)
     return spark.read.format(FORMAT).options(**options).load()
 
 
@@ -92,7 +92,7 @@ def read_log_stream(
     if max_bytes is not None:
         check_version("max_bytes")
         options |= {"max_bytes": str(max_bytes)}
-    LogOptions(options).find_segments(may_be_empty=True)
+    LogOptions(options).source.find(may_be_empty=True)
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
@@ -187,7 +187,7 @@ def read_cluster(
     register(spark)
     address = cluster_address(bootstrap_servers, command_config)
     options = cluster_options(address, topic, **rows)
-    ClusterOptions(options).check()
+    ClusterOptions(options).source.check()
     return spark.read.format(CLUSTER_FORMAT).options(**options).load()
 
 
@@ -220,7 +220,7 @@ def read_cluster_stream(
     address = cluster_address(bootstrap_servers, command_config)
     options = cluster_options(address, topic, **rows)
     options |= {} if max_offsets is None else {"max_offsets": str(max_offsets)}
-    ClusterOptions(options).check(may_be_empty=True)
+    ClusterOptions(options).source.check(may_be_empty=True)
     return spark.readStream.format(CLUSTER_FORMAT).options(**options).load()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
@@ -16,13 +16,10 @@ from groupcoord.analysis.decode.files import (
 )
 from groupcoord.analysis.decode.files import (
     FileSet,
-    Folders,
     LogTask,
     RecordTask,
-    cut_ranges,
-    find_segments,
     log_tasks,
-    selected,
+    range_tasks,
 )
 from groupcoord.analysis.decode.parquet import with_times
 from groupcoord.analysis.decode.rows import RowSettings
@@ -46,14 +43,7 @@ from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import TopicEnds, list_ends
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.options import Selection
-from groupcoord.analysis.pipeline.sources import (
-    ClusterTask,
-    check_same,
-    check_topic,
-    cluster_tasks,
-    ends_now,
-    tasks_between,
-)
+from groupcoord.analysis.pipeline.sources import ClusterSource, ClusterTask, LogSource, Source, check_same
 from groupcoord.analysis.rules.groups import groups, offset_expiry
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
 from groupcoord.clock import SystemClock
@@ -158,14 +148,17 @@ def row_options(**given: Unpack[RowArguments]) -> dict[str, str]:
     return options
 
 
-class RecordOptions(ABC):
+class RecordOptions:
     """Options of a read, as text by lowercase names.
 
     Attributes:
+        source: the input.
         settings: columns and content of rows.
         split_bytes: approximate bytes per task.
         micro_batch_max: approximate size of a log partition's part of a micro-batch; None for all.
     """
+
+    source: Source
 
     def __init__(self, given: Mapping[str, str], split_bytes: int, bound: str) -> None:
         self.settings = RowSettings(
@@ -187,12 +180,12 @@ class RecordOptions(ABC):
 
     def rows(self, task: RecordTask) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        rows = selected(task, self.selection).rows(self.settings)
+        rows = task.rows(self.settings)
         return map(with_times, rows) if self.timestamps else rows
 
-    @abstractmethod
     def tasks(self) -> Sequence[RecordTask]:
         """Return the present content as tasks."""
+        return self.source.tasks(self.split_bytes)
 
 
 class RecordReader(DataSourceReader):
@@ -246,18 +239,17 @@ class LogOptions(RecordOptions):
     """Options of a read of logs, as text by names in any case.
 
     Attributes:
-        paths: the input.
-        storage_options: for fsspec's file system.
         table: :data:`RECORDS_TABLE` or one of :data:`FOLDED_TABLES`.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = known_options(options, _LOG_OPTIONS)
         super().__init__(given, LOG_SPLIT_BYTES, "max_bytes")
-        self.paths: list[str] = json_value("paths", given.get("paths", "[]"), list)
+        paths: list[str] = json_value("paths", given.get("paths", "[]"), list)
         if "path" in given:
-            self.paths = [given["path"], *self.paths]
-        self.storage_options: dict[str, Any] = json_value("storage_options", given.get("storage_options", "{}"), dict)
+            paths = [given["path"], *paths]
+        storage_options = json_value("storage_options", given.get("storage_options", "{}"), dict)
+        self.source: LogSource = LogSource(paths, selection=self.selection, storage_options=storage_options)
         self.table = given.get("table", RECORDS_TABLE)
         if self.table not in (RECORDS_TABLE, *FOLDED_TABLES):
             raise InputError(
@@ -272,18 +264,6 @@ class LogOptions(RecordOptions):
             return super().schema()
         schema = declared(TABLES[self.table])
         return schema_with_times(schema) if self.timestamps else schema
-
-    def find_segments(self, *, may_be_empty: bool = False, folders: Folders | None = None) -> list[FileSet]:
-        return find_segments(
-            self.paths,
-            storage_options=self.storage_options,
-            partitions=self.selection.partitions,
-            may_be_empty=may_be_empty,
-            folders=folders,
-        )
-
-    def tasks(self) -> Sequence[LogTask]:
-        return log_tasks(self.find_segments(), self.split_bytes)
 
 
 class FoldedPartition(NamedTuple):
@@ -301,17 +281,17 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         found: dict[int | None, list[LogTask]] = {}
-        for files in self._options.find_segments():
+        for files in self._options.source.find(may_be_empty=False):
             for segment in files.segments:
-                tasks = log_tasks([FileSet(files.file_system, [segment])], max(1, segment.size_bytes))
+                one = FileSet(files.file_system, [segment])
+                tasks = log_tasks([one], max(1, segment.size_bytes), self._options.selection)
                 found.setdefault(segment.partition, []).extend(tasks)
         return [InputPartition(FoldedPartition(number, tasks)) for number, tasks in found.items()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         work: FoldedPartition = partition.value
         settings = RowSettings(DECODED_COLUMNS)
-        tasks = [selected(task, self._options.selection) for task in work.tasks]
-        fold = fold_batches(work.number, (rows for task in tasks for rows in task.rows(settings)))
+        fold = fold_batches(work.number, (rows for task in work.tasks for rows in task.rows(settings)))
         rows, schema = _table_rows(self._options.table, fold), arrow_schema(TABLES[self._options.table])
         for start in range(0, len(rows), _ROWS_MAX):
             batch = pa.RecordBatch.from_pylist(rows[start : start + _ROWS_MAX], schema)
@@ -337,7 +317,6 @@ class LogStreamReader(RecordStreamReader):
 
     def __init__(self, options: LogOptions) -> None:
         self._options: LogOptions = options
-        self._folders = Folders()
         # The logs when Trigger.AvailableNow was prepared, until their ends are computed.
         self._of_then: dict[str, Log] | None = None
         self._last: Cursors | None = None
@@ -384,11 +363,7 @@ class LogStreamReader(RecordStreamReader):
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogTask]:
         with changes_told():
             found = ranges_to_read(self._logs(), from_json(start), from_json(end))
-        return [
-            LogTask(file_system, some)
-            for file_system, ranges in found.items()
-            for some in cut_ranges(ranges, self._options.split_bytes)
-        ]
+        return range_tasks(found.items(), self._options.split_bytes, self._options.selection)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from super().read(partition)
@@ -396,7 +371,7 @@ class LogStreamReader(RecordStreamReader):
             check_unchanged(partition.value.file_system, partition.value.ranges)
 
     def _logs(self) -> dict[str, Log]:
-        return logs_of(self._options.find_segments(may_be_empty=True, folders=self._folders))
+        return logs_of(self._options.source.find(may_be_empty=True))
 
 
 class LogDataSource(DataSource):
@@ -459,28 +434,13 @@ def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> t
 
 
 class ClusterOptions(RecordOptions):
-    """Options of a read of a cluster, as text by names in any case.
-
-    Attributes:
-        address: of the cluster.
-        topic: the topic to read.
-    """
+    """Options of a read of a cluster, as text by names in any case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.address, given = cluster_and_options(options, _CLUSTER_OPTIONS)
+        address, given = cluster_and_options(options, _CLUSTER_OPTIONS)
         super().__init__(given, CLUSTER_SPLIT_BYTES, "max_offsets")
-        self.topic = given.get("topic") or OFFSETS_TOPIC
-
-    def ends(self) -> TopicEnds:
-        """Return where the logs begin and end now."""
-        return ends_now(self.address, self.topic, self.selection.partitions)
-
-    def check(self, *, may_be_empty: bool = False) -> TopicEnds:
-        """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.offsets.check_topic`."""
-        return check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
-
-    def tasks(self) -> Sequence[ClusterTask]:
-        return cluster_tasks(self.address, self.topic, self.selection.partitions, self.split_bytes)
+        topic = given.get("topic") or OFFSETS_TOPIC
+        self.source: ClusterSource = ClusterSource(address, topic, selection=self.selection)
 
 
 class ClusterStreamReader(RecordStreamReader):
@@ -499,7 +459,7 @@ class ClusterStreamReader(RecordStreamReader):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        ends = self._options.ends()
+        ends = self._options.source.ends()
         before = _offsets(start or {})
         if start:
             check_same(ends, start["topic_id"], before)
@@ -513,15 +473,15 @@ class ClusterStreamReader(RecordStreamReader):
         return _offset_of(ends, reached)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        ends = self._options.ends()
+        ends = self._options.source.ends()
         return _offset_of(ends, ends.ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._last = self._options.ends().ends
+        self._last = self._options.source.ends().ends
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ClusterTask]:
-        told, offsets = self._options, (_offsets(start), _offsets(end))
-        return tasks_between(told.address, told.topic, *offsets, end["topic_id"], told.split_bytes)
+        source, split_bytes = self._options.source, self._options.split_bytes
+        return source.tasks_between(_offsets(start), _offsets(end), end["topic_id"], split_bytes)
 
 
 def _offset_of(ends: TopicEnds, offsets: Mapping[int, int]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from groupcoord.analysis.live.cluster import SETTLE_MS, FetchedBytes, KafkaClust
 from groupcoord.analysis.live.fetching import Lost, sound_batches
 from groupcoord.analysis.live.offsets import OffsetRange, PartitionEnds, list_ends, plan, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.pipeline.sources import ClusterTail, ends_now, rows_of_offsets
+from groupcoord.analysis.pipeline.sources import ClusterSource, ClusterTail, rows_of_offsets
 from groupcoord.broker.cluster.leadership import NOBODY
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
@@ -338,7 +338,7 @@ def test_a_log_without_a_leader_is_read_once_it_has_one() -> None:
     looks = []
     with ServerThread(topics={"orders": 2}, nodes=2) as server:
         address = ClusterAddress(server.bootstrap)
-        tail = ClusterTail(address, lambda: ends_now(address, "orders", (), may_lack=True))
+        tail = ClusterTail(ClusterSource(address, "orders"))
 
         def look() -> None:
             found = [(one.partition, one.start, one.end) for task in tail.look() for one in task.ranges]

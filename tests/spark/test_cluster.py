@@ -127,8 +127,8 @@ def test_options_are_those_of_sparks_own_connector(spark: SparkSession) -> None:
     places = {(row.topic, row.topic_partition) for row in by_format}
     assert places == {(row.topic, row.topic_partition) for row in by_name}
     assert places >= {("orders", 0), ("orders", 1), ("payments", 0)}
-    assert cluster.address.settings().request_timeout_ms == 9_000
-    assert cluster.address.bootstrap_servers == server.bootstrap
+    assert cluster.source.address.settings().request_timeout_ms == 9_000
+    assert cluster.source.address.bootstrap_servers == server.bootstrap
 
 
 def test_plans_and_tasks_have_no_secret(spark: SparkSession, server: ServerThread, tmp_path: Path) -> None:

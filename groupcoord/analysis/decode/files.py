@@ -28,7 +28,7 @@ from fsspec.core import url_to_fs
 from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
 from groupcoord.analysis.decode.schema import KIND_CORRUPT
 from groupcoord.analysis.errors import InputError, first_line
-from groupcoord.analysis.options import Selection
+from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.records.salvage import ReadAt
 from groupcoord.storage.files import (
     OFFSETS_FOLDER,
@@ -367,46 +367,48 @@ def reader_of(file_system: AbstractFileSystem, segment: SegmentFile) -> ReadAt:
     return read_at
 
 
+Runs = Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]
+"""Rows by runs of one log partition, with its number."""
+
+
 class RecordTask(ABC):
-    """Work of one task, from any source."""
+    """Part of a log to read, from any source.
+
+    Attributes:
+        selection: has the groups to exclude.
+    """
+
+    selection: Selection
 
     def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
         return chain.from_iterable(rows for _, rows in self.runs(settings))
 
-    @abstractmethod
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+    def runs(self, settings: RowSettings) -> Runs:
         """Yield the rows of each run of one log partition, with its number."""
-
-
-class LogTask(RecordTask):
-    """Byte ranges of files in one file system."""
-
-    def __init__(self, file_system: AbstractFileSystem, ranges: list[FileRange]) -> None:
-        self.file_system = file_system
-        self.ranges = ranges
-
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
-            yield partition, rows_of_files(self.file_system, ranges, settings)
-
-
-@frozen
-class SelectedTask(RecordTask):
-    """A task without the records of groups that a selection excludes."""
-
-    task: RecordTask
-    selection: Selection
-
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+        if not self.selection.excluded_groups:
+            yield from self._all_runs(settings)
+            return
         columns = settings.columns if "group_id" in settings.columns else (*settings.columns, "group_id")
-        for partition, rows in self.task.runs(evolve(settings, columns=columns)):
+        for partition, rows in self._all_runs(evolve(settings, columns=columns)):
             kept = selected_rows(rows, self.selection)
             yield partition, (batch.select(list(settings.columns)) for batch in kept)
 
+    @abstractmethod
+    def _all_runs(self, settings: RowSettings) -> Runs: ...
 
-def selected(task: RecordTask, selection: Selection) -> RecordTask:
-    return SelectedTask(task, selection) if selection.excluded_groups else task
+
+@frozen
+class LogTask(RecordTask):
+    """Byte ranges of files in one file system."""
+
+    file_system: AbstractFileSystem
+    ranges: list[FileRange]
+    selection: Selection = EVERYTHING
+
+    def _all_runs(self, settings: RowSettings) -> Runs:
+        for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
+            yield partition, rows_of_files(self.file_system, ranges, settings)
 
 
 def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> Iterator[pa.RecordBatch]:
@@ -424,8 +426,18 @@ def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> It
         yield batch
 
 
-def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogTask]:
-    return [LogTask(files.file_system, ranges) for files in found for ranges in cut_ranges(files.ranges(), split_bytes)]
+def range_tasks(
+    found: Iterable[tuple[AbstractFileSystem, Iterable[FileRange]]],
+    split_bytes: int = SPLIT_BYTES,
+    selection: Selection = EVERYTHING,
+) -> list[LogTask]:
+    return [LogTask(system, some, selection) for system, ranges in found for some in cut_ranges(ranges, split_bytes)]
+
+
+def log_tasks(
+    found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES, selection: Selection = EVERYTHING
+) -> list[LogTask]:
+    return range_tasks(((files.file_system, files.ranges()) for files in found), split_bytes, selection)
 
 
 def rows_of_files(

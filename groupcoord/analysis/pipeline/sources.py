@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -14,17 +15,17 @@ import pyarrow.csv
 from attrs import field, frozen
 from fsspec.core import url_to_fs
 
+from groupcoord.analysis.decode.files import SPLIT_BYTES as LOG_SPLIT_BYTES
 from groupcoord.analysis.decode.files import (
     FileSet,
     Folders,
     LogTask,
     RecordTask,
-    SelectedTask,
-    cut_ranges,
+    Runs,
     find_segments,
     log_tasks,
+    range_tasks,
     refusals_told,
-    selected,
 )
 from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
 from groupcoord.analysis.decode.schema import END_OFFSETS, KIND_CORRUPT, LIVE_END_OFFSETS, arrow_schema
@@ -99,8 +100,9 @@ class Tail(ABC):
 class LogTail(Tail):
     """Reader of growing files, up to the last whole batch of each log partition."""
 
-    def __init__(self, find: Callable[[], Sequence[FileSet]]) -> None:
+    def __init__(self, find: Callable[[], Sequence[FileSet]], selection: Selection = EVERYTHING) -> None:
         self._find = find
+        self._selection = selection
         self._taken: Cursors = {}
         self._seen: Cursors = {}
 
@@ -109,11 +111,7 @@ class LogTail(Tail):
             logs = logs_of(self._find())
             self._seen = self._taken | {folder: advance(log, self._taken.get(folder)) for folder, log in logs.items()}
             found = ranges_to_read(logs, self._taken, self._seen)
-        return [
-            LogTask(file_system, some)
-            for file_system, ranges in found.items()
-            for some in cut_ranges(ranges, SPLIT_BYTES)
-        ]
+        return range_tasks(found.items(), SPLIT_BYTES, self._selection)
 
     def check(self, task: RecordTask) -> None:
         assert isinstance(task, LogTask)
@@ -126,54 +124,30 @@ class LogTail(Tail):
 class ClusterTail(Tail):
     """Reader of a growing topic of a cluster, up to the high watermark of each partition."""
 
-    def __init__(self, address: ClusterAddress, ends: Callable[[], TopicEnds]) -> None:
-        self._address = address
-        self._ends = ends
+    def __init__(self, source: ClusterSource) -> None:
+        self._source = source
         self._topic_id: str | None = None
         self._taken: Mapping[int, int] = {}
         self._seen: Mapping[int, int] = {}
 
     def look(self) -> Sequence[RecordTask]:
-        ends = self._ends()
+        ends = self._source.ends(may_lack=True)
         self._topic_id = self._topic_id or str(ends.topic.topic_id)
         check_same(ends, self._topic_id, self._taken)
-        topic = ends.topic.name
-        self.leaderless = [f"{topic}-{partition}" for partition in ends.leaderless]
+        self.leaderless = [f"{ends.topic.name}-{partition}" for partition in ends.leaderless]
         self._seen = {**self._taken, **ends.ends}
         grown = {
             partition: end
             for partition, end in ends.ends.items()
             if end > self._taken.get(partition, ends.starts[partition])
         }
-        if not grown:
-            return []
-        return tasks_between(self._address, topic, self._taken, grown, self._topic_id, OFFSETS_SPLIT_BYTES)
+        return self._source.tasks_between(self._taken, grown, self._topic_id) if grown else []
 
     def check(self, task: RecordTask) -> None:
         """Do nothing: the records at an offset never change."""
 
     def take(self) -> None:
         self._taken = self._seen
-
-
-class SelectedTail(Tail):
-    """Reader of growing logs without the groups that a selection excludes."""
-
-    def __init__(self, tail: Tail, selection: Selection) -> None:
-        self._tail = tail
-        self._selection = selection
-
-    def look(self) -> Sequence[SelectedTask]:
-        tasks = [SelectedTask(task, self._selection) for task in self._tail.look()]
-        self.leaderless = self._tail.leaderless
-        return tasks
-
-    def check(self, task: RecordTask) -> None:
-        assert isinstance(task, SelectedTask)
-        self._tail.check(task.task)
-
-    def take(self) -> None:
-        self._tail.take()
 
 
 RECORD_BYTES = 106
@@ -248,13 +222,13 @@ class Source(ABC):
     def names(self) -> Sequence[str]:
         """Names of the input."""
 
-    def tasks(self) -> Sequence[RecordTask]:
-        return [selected(task, self.selection) for task in self._all_tasks()]
+    @abstractmethod
+    def tasks(self, split_bytes: int | None = None) -> Sequence[RecordTask]:
+        """Return the present content as tasks of about this size."""
 
+    @abstractmethod
     def tail(self) -> Tail:
         """Return a reader of the growing logs, from the start."""
-        tail = self._whole_tail()
-        return SelectedTail(tail, self.selection) if self.selection.excluded_groups else tail
 
     @property
     def cluster_name(self) -> str:
@@ -269,12 +243,6 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def _all_tasks(self) -> Sequence[RecordTask]: ...
-
-    @abstractmethod
-    def _whole_tail(self) -> Tail: ...
-
-    @abstractmethod
     def _check_records(self, *, may_be_empty: bool) -> int: ...
 
 
@@ -282,20 +250,24 @@ class Source(ABC):
 class LogSource(Source):
     """Logs in files: segment files, folders of a log partition, data directories, or patterns of
     these; local, or URLs.
+
+    Attributes:
+        storage_options: for fsspec's file systems.
     """
 
     paths: tuple[str, ...] = field(converter=_texts)
+    storage_options: Mapping[str, Any] = field(factory=dict, kw_only=True, eq=False)
     _folders: Folders = field(factory=Folders, init=False, eq=False, repr=False)
 
     @property
     def names(self) -> Sequence[str]:
         return self.paths
 
-    def _all_tasks(self) -> Sequence[RecordTask]:
-        return log_tasks(self.find(may_be_empty=False))
+    def tasks(self, split_bytes: int | None = None) -> Sequence[RecordTask]:
+        return log_tasks(self.find(may_be_empty=False), split_bytes or LOG_SPLIT_BYTES, self.selection)
 
-    def _whole_tail(self) -> Tail:
-        return LogTail(partial(self.find, may_be_empty=True))
+    def tail(self) -> Tail:
+        return LogTail(partial(self.find, may_be_empty=True), self.selection)
 
     def share_state_tail(self) -> Tail:
         return LogTail(self._find_share_states)
@@ -312,7 +284,11 @@ class LogSource(Source):
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         return find_segments(
-            self.paths, partitions=self.selection.partitions, may_be_empty=may_be_empty, folders=self._folders
+            self.paths,
+            storage_options=self.storage_options,
+            partitions=self.selection.partitions,
+            may_be_empty=may_be_empty,
+            folders=self._folders,
         )
 
     def _check_records(self, *, may_be_empty: bool) -> int:
@@ -359,27 +335,59 @@ class ClusterSource(Source):
     def names(self) -> Sequence[str]:
         return (f"kafka://{self.address.settings().bootstrap_servers}/{self.topic}",)
 
-    def _all_tasks(self) -> Sequence[RecordTask]:
-        return cluster_tasks(self.address, self.topic, self.selection.partitions, OFFSETS_SPLIT_BYTES)
+    def tasks(self, split_bytes: int | None = None) -> Sequence[RecordTask]:
+        with self._topic_ends() as (cluster, patience, ends):
+            return self._planned(cluster, patience, ends.whole(), split_bytes)
+
+    def tasks_between(
+        self, start: Mapping[int, int], end: Mapping[int, int], topic_id: str, split_bytes: int | None = None
+    ) -> list[ClusterTask]:
+        """Return the records between offsets of log partitions as tasks; without a start, from the first one."""
+        with connection(self.address) as (cluster, patience):
+            ends = topic_ends(cluster, patience, self.topic, tuple(end))
+            check_same(ends, topic_id, start)
+            found = [
+                ends.range(partition, start.get(partition, ends.starts[partition]), last)
+                for partition, last in sorted(end.items())
+            ]
+            return self._planned(cluster, patience, [one for one in found if one.start < one.end], split_bytes)
+
+    def _planned(
+        self, cluster: KafkaCluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int | None
+    ) -> list[ClusterTask]:
+        planned = plan(cluster, patience, ranges, split_bytes or OFFSETS_SPLIT_BYTES)
+        return [ClusterTask(self.address, some, self.selection) for some in planned]
 
     @property
     def cluster_name(self) -> str:
-        return self.ends().cluster_id
+        return self.ends(may_lack=True).cluster_id
 
     def share_state_tail(self) -> Tail:
-        return ClusterTail(self.address, lambda: ends_now(self.address, SHARE_STATE_TOPIC, (), may_lack=True))
+        return ClusterTail(ClusterSource(self.address, SHARE_STATE_TOPIC))
 
-    def _whole_tail(self) -> Tail:
-        return ClusterTail(self.address, self.ends)
+    def tail(self) -> Tail:
+        return ClusterTail(self)
 
-    def ends(self) -> TopicEnds:
-        """Return the start and end offsets of the logs, except those without a leader."""
-        return ends_now(self.address, self.topic, self.selection.partitions, may_lack=True)
+    def ends(self, *, may_lack: bool = False) -> TopicEnds:
+        """Return the start and end offsets of the logs; with ``may_lack`` without those that have no leader."""
+        with self._topic_ends(may_lack=may_lack) as (_, _, ends):
+            return ends
+
+    @contextmanager
+    def _topic_ends(
+        self, *, may_lack: bool = False, begins_run: bool = False
+    ) -> Iterator[tuple[KafkaCluster, Patience, TopicEnds]]:
+        with connection(self.address, begins_run=begins_run) as (cluster, patience):
+            partitions = self.selection.partitions
+            yield cluster, patience, topic_ends(cluster, patience, self.topic, partitions, may_lack=may_lack)
 
     def _check_records(self, *, may_be_empty: bool) -> int:
         # A cluster returns offsets, not sizes.
-        ends = check_topic(self.address, self.topic, self.selection.partitions, may_be_empty=may_be_empty)
-        return sum(one.end - one.start for one in ends.whole()) * RECORD_BYTES
+        with self._topic_ends(may_lack=may_be_empty, begins_run=True) as (cluster, patience, ends):
+            if not ends.whole() and not may_be_empty:
+                raise InputError(f"topic {self.topic} of the cluster holds no records")
+            check_readable(cluster, patience, ends)
+            return sum(one.end - one.start for one in ends.whole()) * RECORD_BYTES
 
 
 def read_end_offsets_file(path: str) -> pa.Table:
@@ -394,68 +402,19 @@ def read_end_offsets_file(path: str) -> pa.Table:
                 raise InputError(f"{path}: {first_line(error)}") from error
 
 
+@frozen
 class ClusterTask(RecordTask):
     """Task for offset ranges of a cluster."""
 
-    def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
-        self.address = address
-        self.ranges = ranges
+    address: ClusterAddress
+    ranges: list[OffsetRange]
+    selection: Selection = EVERYTHING
 
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+    def _all_runs(self, settings: RowSettings) -> Runs:
         with connection(self.address) as (cluster, patience):
             for partition, ranges in groupby(self.ranges, lambda one: one.partition):
-                yield partition, _task_rows(cluster, patience, ranges, settings)
-
-
-def _task_rows(
-    cluster: KafkaCluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
-) -> Iterator[pa.RecordBatch]:
-    for one in ranges:
-        yield from rows_of_offsets(cluster, one, patience, settings)
-
-
-def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int], *, may_lack: bool = False) -> TopicEnds:
-    with connection(address) as (cluster, patience):
-        return topic_ends(cluster, patience, topic, partitions, may_lack=may_lack)
-
-
-def check_topic(
-    address: ClusterAddress, topic: str, partitions: Collection[int], *, may_be_empty: bool = False
-) -> TopicEnds:
-    """Check that a topic can be read, and return its start and end offsets."""
-    with connection(address, begins_run=True) as (cluster, patience):
-        ends = topic_ends(cluster, patience, topic, partitions, may_lack=may_be_empty)
-        if not ends.whole() and not may_be_empty:
-            raise InputError(f"topic {topic} of the cluster holds no records")
-        check_readable(cluster, patience, ends)
-        return ends
-
-
-def cluster_tasks(
-    address: ClusterAddress, topic: str, partitions: Collection[int], split_bytes: int
-) -> list[ClusterTask]:
-    with connection(address) as (cluster, patience):
-        ends = topic_ends(cluster, patience, topic, partitions)
-        return [ClusterTask(address, some) for some in plan(cluster, patience, ends.whole(), split_bytes)]
-
-
-def tasks_between(
-    address: ClusterAddress,
-    topic: str,
-    start: Mapping[int, int],
-    end: Mapping[int, int],
-    topic_id: str,
-    split_bytes: int,
-) -> list[ClusterTask]:
-    with connection(address) as (cluster, patience):
-        ends = topic_ends(cluster, patience, topic, tuple(end))
-        check_same(ends, topic_id, start)
-        found = [
-            ends.range(partition, start.get(partition, ends.starts[partition]), last)
-            for partition, last in sorted(end.items())
-        ]
-        planned = plan(cluster, patience, [one for one in found if one.start < one.end], split_bytes)
-        return [ClusterTask(address, some) for some in planned]
+                rows = (rows_of_offsets(cluster, one, patience, settings) for one in ranges)
+                yield partition, chain.from_iterable(rows)
 
 
 def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
