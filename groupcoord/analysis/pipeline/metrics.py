@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -17,9 +18,104 @@ from groupcoord.clock import Clock, SystemClock
 
 MS_PER_S = 1_000
 
+Rows = Sequence[FigureRow]
+
+
+def _sum_of(name: str) -> Callable[[Rows], float]:
+    return lambda rows: sum(float(row[name]) for row in rows)
+
+
+def _last_of(name: str) -> Callable[[Rows], float | None]:
+    return lambda rows: next((row[name] for row in reversed(rows) if row[name] is not None), None)
+
+
+def _max_lag(rows: Rows) -> float:
+    return max(float(row["lag"]) for row in rows)
+
+
+def _max_seconds(rows: Rows) -> float | None:
+    longest_ms = max((row["lag_ms"] for row in rows if row["lag_ms"] is not None), default=None)
+    return None if longest_ms is None else longest_ms / MS_PER_S
+
+
+def _partition_status(rows: Rows) -> float:
+    return _shown(LagStatus.of(rows[0]["status"]))
+
+
+def _group_status(rows: Rows) -> float:
+    return group_status(LagStatus.of(row["status"]) for row in rows)
+
+
+def _shown(status: LagStatus) -> int:
+    """Return a status as a metric: as in Burrow, lag alone is OK."""
+    return LagStatus.OK if status is LagStatus.BEHIND else status
+
+
+class _Family(NamedTuple):
+    """A metric family over rows of figures.
+
+    Attributes:
+        labels: the column of each label, or :data:`_CLUSTER`; rows with the same values are one metric.
+        value_of: returns the value of these rows, None for no metric.
+    """
+
+    name: str
+    text: str
+    labels: Mapping[str, str]
+    value_of: Callable[[Rows], float | None]
+    type: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily
+
+
+_CLUSTER = "cluster"
+_TOPIC = {"topic": "topic"}
+_PARTITION = {**_TOPIC, "partition": "topic_partition"}
+_GROUP = {"cluster_name": _CLUSTER, "group": "group_id"}
+_MEMBER = {**_GROUP, **_PARTITION, "member_host": "client_host", "consumer_id": "member_id", "client_id": "client_id"}
+_BURROW_GROUP = {"cluster": _CLUSTER, "consumer_group": "group_id"}
+_BURROW_PARTITION = _BURROW_GROUP | _PARTITION
 _LAG = "kafka_consumergroup_group_"
 _BURROW = "burrow_kafka_"
-_OF_MEMBER = ["cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id"]
+_STATUSES = ", ".join(f"{number} {status.label}" for status in LagStatus if (number := _shown(status)) == status)
+_OFFSET, _END, _COUNT = _last_of("committed_offset"), _last_of("end_offset"), _sum_of("count")
+
+_OF_LAG = (
+    _Family(_LAG + "offset", "Committed offset", _MEMBER, _OFFSET),
+    _Family(_LAG + "lag", "Records behind", _MEMBER, _max_lag),
+    _Family(_LAG + "lag_seconds", "Age of the next record to read", _MEMBER, _max_seconds),
+    _Family(_BURROW + "consumer_current_offset", "Committed offset", _BURROW_PARTITION, _OFFSET),
+    _Family(_BURROW + "consumer_partition_lag", "Records behind", _BURROW_PARTITION, _max_lag),
+    _Family(_LAG + "max_lag", "The greatest lag", _GROUP, _max_lag),
+    _Family(_LAG + "max_lag_seconds", "The greatest lag as time", _GROUP, _max_seconds),
+    _Family(_LAG + "sum_lag", "All lag", _GROUP, _sum_of("lag")),
+    _Family(_LAG + "topic_sum_lag", "All lag in a topic", _GROUP | _TOPIC, _sum_of("lag")),
+    _Family(_BURROW + "consumer_lag_total", "All lag", _BURROW_GROUP, _sum_of("lag")),
+)
+"""Families over rows with a known lag."""
+
+_WORST = "1 OK, 2 WARN, 3 ERR: the worst of the partitions"
+_OF_PARTITIONS = (
+    _Family("groupcoord_consumer_partition_status", _STATUSES, _BURROW_PARTITION, _partition_status),
+    _Family(_BURROW + "consumer_status", _WORST, _BURROW_GROUP, _group_status),
+    _Family("kafka_partition_latest_offset", "End of the partition", {"cluster_name": _CLUSTER, **_PARTITION}, _END),
+    _Family(_BURROW + "topic_partition_offset", "End of the partition", {"cluster": _CLUSTER, **_PARTITION}, _END),
+)
+_CAUSE, _STATE = {"cause": "kind"}, {"type": "type", "state": "state"}
+_BY_CAUSE, _OF_GROUP = "Rebalances by cause", "Rebalances of a group by cause"
+_OF_REBALANCES = (
+    _Family("groupcoord_rebalances", _BY_CAUSE, {"cluster_name": _CLUSTER, **_CAUSE}, _COUNT, CounterMetricFamily),
+    _Family("groupcoord_group_rebalances", _OF_GROUP, _GROUP | _CAUSE, _COUNT, CounterMetricFamily),
+)
+_OF_GROUPS = (
+    _Family("groupcoord_group_members", "Members", _GROUP, _last_of("member_count")),
+    _Family("groupcoord_group_state", "1 for the state that a group is in", _GROUP | _STATE, lambda rows: 1),
+)
+_OF_ANOMALIES = (
+    _Family("groupcoord_group_anomalies", "Anomalies of a group by kind", _GROUP | {"kind": "kind"}, _COUNT),
+)
+
+
+def _counted(counts: Mapping[tuple[str, str], int]) -> list[FigureRow]:
+    return [{"group_id": group_id, "kind": kind, "count": count} for (group_id, kind), count in counts.items()]
 
 
 class GroupCollector(Collector):
@@ -43,114 +139,27 @@ class GroupCollector(Collector):
         if last is None:
             return
         rows = last.lag or ()
-        known = [row for row in rows if row["lag"] is not None]
-        yield from self._of_partitions(known)
-        yield from self._of_lag(known)
-        yield from self._of_statuses(rows)
-        yield from self._of_topics(rows)
-        yield from self._of_groups(last)
+        yield from self._metrics(_OF_LAG, [row for row in rows if row["lag"] is not None])
+        yield from self._metrics(_OF_PARTITIONS, rows)
+        yield from self._metrics(_OF_REBALANCES, _counted(last.rebalances))
+        yield from self._metrics(_OF_GROUPS, last.groups)
+        yield from self._metrics(_OF_ANOMALIES, _counted(last.anomalies))
         delay_s = (self._clock.now_ms() - last.seen_ms) / MS_PER_S
         yield GaugeMetricFamily("groupcoord_follow_delay_seconds", "How old these figures are", value=delay_s)
         if last.rows is not None:
             yield GaugeMetricFamily("groupcoord_follow_rows", "Rows of the log that were read", value=last.rows)
 
-    def _of_groups(self, last: Figures) -> Iterator[Metric]:
-        causes = CounterMetricFamily("groupcoord_rebalances", "Rebalances by cause", labels=["cluster_name", "cause"])
-        of_group = ["cluster_name", "group"]
-        text = "Rebalances of a group by cause"
-        by_group = CounterMetricFamily("groupcoord_group_rebalances", text, labels=[*of_group, "cause"])
-        totals: Counter[str] = Counter()
-        for (group_id, cause), count in last.rebalances.items():
-            totals[cause] += count
-            by_group.add_metric([self._cluster, group_id, cause], count)
-        for cause, count in totals.items():
-            causes.add_metric([self._cluster, cause], count)
-        members = GaugeMetricFamily("groupcoord_group_members", "Members", labels=of_group)
-        text = "1 for the state that a group is in"
-        states = GaugeMetricFamily("groupcoord_group_state", text, labels=[*of_group, "type", "state"])
-        for row in last.groups:
-            if row["member_count"] is not None:
-                members.add_metric([self._cluster, row["group_id"]], row["member_count"])
-            states.add_metric([self._cluster, row["group_id"], row["type"] or "", row["state"] or ""], 1)
-        text = "Anomalies of a group by kind"
-        anomalies = GaugeMetricFamily("groupcoord_group_anomalies", text, labels=[*of_group, "kind"])
-        for (group_id, kind), count in last.anomalies.items():
-            anomalies.add_metric([self._cluster, group_id, kind], count)
-        yield from (causes, by_group, members, states, anomalies)
-
-    def _of_partitions(self, rows: list[FigureRow]) -> Iterator[Metric]:
-        figures: list[tuple[str, str, Callable[[FigureRow], float | None]]] = [
-            ("offset", "Committed offset", lambda row: row["committed_offset"]),
-            ("lag", "Records behind", lambda row: row["lag"]),
-            ("lag_seconds", "Age of the next record to read", lambda row: _seconds(row["lag_ms"])),
-        ]
-        for name, text, value_of in figures:
-            family = GaugeMetricFamily(_LAG + name, text, labels=_OF_MEMBER)
+    def _metrics(self, families: Iterable[_Family], rows: Rows) -> Iterator[Metric]:
+        for one in families:
+            family = one.type(one.name, one.text, labels=list(one.labels))
+            by_labels: defaultdict[tuple[str, ...], list[FigureRow]] = defaultdict(list)
             for row in rows:
-                if (value := value_of(row)) is not None:
-                    holder = [row["client_host"] or "", row["member_id"] or "", row["client_id"] or ""]
-                    family.add_metric([*self._partition(row), *holder], value)
+                values = (self._cluster if name == _CLUSTER else row[name] for name in one.labels.values())
+                by_labels[tuple("" if value is None else str(value) for value in values)].append(row)
+            for labels, some in by_labels.items():
+                if (value := one.value_of(some)) is not None:
+                    family.add_metric(labels, value)
             yield family
-        of_partition = ["cluster", "consumer_group", "topic", "partition"]
-        offset = GaugeMetricFamily(_BURROW + "consumer_current_offset", "Committed offset", labels=of_partition)
-        lag = GaugeMetricFamily(_BURROW + "consumer_partition_lag", "Records behind", labels=of_partition)
-        for row in rows:
-            if row["committed_offset"] is not None:
-                offset.add_metric(self._partition(row), row["committed_offset"])
-            lag.add_metric(self._partition(row), row["lag"])
-        yield from (offset, lag)
-
-    def _of_statuses(self, rows: Sequence[FigureRow]) -> Iterator[Metric]:
-        of_partition = ["cluster", "consumer_group", "topic", "partition"]
-        text = ", ".join(f"{number} {status.label}" for status in LagStatus if (number := _shown(status)) == status)
-        statuses = GaugeMetricFamily("groupcoord_consumer_partition_status", text, labels=of_partition)
-        for row in rows:
-            statuses.add_metric(self._partition(row), _shown(LagStatus.of(row["status"])))
-        yield statuses
-        text = "1 OK, 2 WARN, 3 ERR: the worst of the partitions"
-        by_group = _grouped(rows, lambda row: (row["group_id"],))
-        yield self._family(_BURROW + "consumer_status", text, of_partition[:2], by_group, _status)
-
-    def _of_lag(self, rows: list[FigureRow]) -> Iterator[Metric]:
-        of_group = _grouped(rows, lambda row: (row["group_id"],))
-        of_topic = _grouped(rows, lambda row: (row["group_id"], row["topic"]))
-        labels = ["cluster_name", "group"]
-        yield self._family(_LAG + "max_lag", "The greatest lag", labels, of_group, _max_lag)
-        yield self._family(_LAG + "max_lag_seconds", "The greatest lag as time", labels, of_group, _max_seconds)
-        yield self._family(_LAG + "sum_lag", "All lag", labels, of_group, _sum_lag)
-        yield self._family(_LAG + "topic_sum_lag", "All lag in a topic", [*labels, "topic"], of_topic, _sum_lag)
-        labels = ["cluster", "consumer_group"]
-        yield self._family(_BURROW + "consumer_lag_total", "All lag", labels, of_group, _sum_lag)
-
-    def _of_topics(self, rows: Sequence[FigureRow]) -> Iterator[Metric]:
-        ends = {
-            (row["topic"], row["topic_partition"]): row["end_offset"] for row in rows if row["end_offset"] is not None
-        }
-        for name, label in (
-            ("kafka_partition_latest_offset", "cluster_name"),
-            (_BURROW + "topic_partition_offset", "cluster"),
-        ):
-            family = GaugeMetricFamily(name, "End of the partition", labels=[label, "topic", "partition"])
-            for (topic, partition), end in ends.items():
-                family.add_metric([self._cluster, topic, str(partition)], end)
-            yield family
-
-    def _family(
-        self,
-        name: str,
-        text: str,
-        labels: list[str],
-        groups: dict[tuple[str, ...], list[FigureRow]],
-        value_of: Callable[[list[FigureRow]], float | None],
-    ) -> Metric:
-        family = GaugeMetricFamily(name, text, labels=labels)
-        for key, rows in groups.items():
-            if (value := value_of(rows)) is not None:
-                family.add_metric([self._cluster, *key], value)
-        return family
-
-    def _partition(self, row: FigureRow) -> list[str]:
-        return [self._cluster, row["group_id"], row["topic"], str(row["topic_partition"])]
 
 
 @contextmanager
@@ -165,37 +174,3 @@ def served(collector: Collector, host: str, port: int) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def _grouped(
-    rows: Iterable[FigureRow], key_of: Callable[[FigureRow], tuple[str, ...]]
-) -> dict[tuple[str, ...], list[FigureRow]]:
-    groups: dict[tuple[str, ...], list[FigureRow]] = defaultdict(list)
-    for row in rows:
-        groups[key_of(row)].append(row)
-    return groups
-
-
-def _seconds(lag_ms: int | None) -> float | None:
-    return None if lag_ms is None else lag_ms / MS_PER_S
-
-
-def _max_lag(rows: list[FigureRow]) -> float:
-    return max(float(row["lag"]) for row in rows)
-
-
-def _max_seconds(rows: list[FigureRow]) -> float | None:
-    return _seconds(max((row["lag_ms"] for row in rows if row["lag_ms"] is not None), default=None))
-
-
-def _sum_lag(rows: list[FigureRow]) -> float:
-    return sum(float(row["lag"]) for row in rows)
-
-
-def _status(rows: list[FigureRow]) -> float:
-    return group_status(LagStatus.of(row["status"]) for row in rows)
-
-
-def _shown(status: LagStatus) -> int:
-    """Return the number of a status; BEHIND has that of OK, as in Burrow."""
-    return LagStatus.OK if status is LagStatus.BEHIND else status
