@@ -26,35 +26,31 @@ What = Annotated[
     str | None,
     typer.Argument(metavar="SCOPE", help="What there is: the name of a scope, or a file FILE.toml. All: --scopes."),
 ]
-Scopes = Annotated[bool, typer.Option("--scopes", help="List the named scopes.")]
 Protocol = Annotated[
     str,
     typer.Option(metavar="PROTOCOL", help="Protocol, instead of SCOPE: classic, consumer, mixed, share or streams."),
 ]
-Dynamic = Annotated[int, typer.Option(min=0, help="Number of processes without an instance id.")]
-Static = Annotated[int, typer.Option(min=0, help="Number of processes with an instance id.")]
-Faults = Annotated[
-    str | None,
-    typer.Option(metavar="WORDS", help="Allowed faults, separated by commas; with refuse the log is late."),
-]
-Depth = Annotated[int, typer.Option(min=0, help="Maximum steps of a history.")]
-Keep = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save each history that breaks a law as JSON.")]
 Replay = Annotated[Path | None, typer.Option(metavar="FILE", help="Replay this history (JSON or TOML) instead.")]
 
 
 def explore(
     what: What = None,
-    scopes: Scopes = False,
+    scopes: Annotated[bool, typer.Option("--scopes", help="List the named scopes.")] = False,
     protocol: Protocol = "classic",
-    dynamic: Dynamic = 0,
-    static: Static = 0,
-    faults: Faults = None,
-    depth: Depth = 1_000,
+    dynamic: Annotated[int, typer.Option(min=0, help="Number of processes without an instance id.")] = 0,
+    static: Annotated[int, typer.Option(min=0, help="Number of processes with an instance id.")] = 0,
+    faults: Annotated[
+        str | None,
+        typer.Option(metavar="WORDS", help="Allowed faults, separated by commas; with refuse the log is late."),
+    ] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Maximum steps of a history.")] = 1_000,
     cpu: CpuSeconds = 600.0,
     jobs: Jobs = 1,
     as_json: AsJson = False,
     html: HtmlFile = None,
-    keep: Keep = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Save each history that breaks a law as JSON.")
+    ] = None,
     replay: Replay = None,
 ) -> None:
     """Explore all histories of a coordinator, the shortest first: members, a late log, crashes, time.

@@ -37,13 +37,6 @@ if TYPE_CHECKING:
     from groupcoord.cli.interrupts import StopRequest
 
 
-ByPartition = Annotated[bool, typer.Option("--partitions", help="Print a row per partition instead of per group.")]
-MinLag = Annotated[
-    int, typer.Option("--min-lag", min=0, metavar="RECORDS", help="Only groups or partitions with at least this lag.")
-]
-Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
-
-
 @frozen
 class _Shown:
     group_ids: tuple[str, ...]
@@ -66,9 +59,14 @@ def lag(
     command_config: CommandConfig = None,
     groups: Groups = None,
     exclude_group: ExcludedGroups = None,
-    partitions: ByPartition = False,
-    min_lag: MinLag = 0,
-    watch: Watch = False,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="Print a row per partition instead of per group.")
+    ] = False,
+    min_lag: Annotated[
+        int,
+        typer.Option("--min-lag", min=0, metavar="RECORDS", help="Only groups or partitions with at least this lag."),
+    ] = 0,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
     interval: Interval = 5.0,
     metrics: Metrics = None,
     as_json: AsJson = False,

@@ -39,22 +39,22 @@ What = Annotated[
         "hunt: search for the bug."
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="EXHIBIT", help="An exhibit's id, or a report among its references.")]
 With = Annotated[
     str,
     typer.Option(
         "--with", metavar="SEARCHERS", help="Ways of looking, with commas between: explore,machine,member,swarm."
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="With play or hunt: every possible exhibit.")]
 
 
 def museum(
     action: What = Action.LIST,
-    name: Name = "",
+    name: Annotated[
+        str, typer.Argument(metavar="EXHIBIT", help="An exhibit's id, or a report among its references.")
+    ] = "",
     searchers: With = "explore,machine,member,swarm",
     cpu: CpuSeconds = 60.0,
-    whole: All = False,
+    whole: Annotated[bool, typer.Option("--all", help="With play or hunt: every possible exhibit.")] = False,
     html: HtmlFile = None,
     as_json: AsJson = False,
 ) -> None:

@@ -23,27 +23,7 @@ if TYPE_CHECKING:
     from groupcoord.sim import Comparison, FleetReport, Scenario, WorldOptions
 
 
-Scenarios = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="SCENARIO.toml",
-        help="The fleet; several files are compared. Without one: small fleets with everything going wrong.",
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a key of the scenario: groups.billing.members=5. Repeatable."
-    ),
-]
-Variant = Annotated[str | None, typer.Option(metavar="NAME", help="Run this variant only.")]
-Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds.")]
-FirstSeed = Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Run this seed only and print its trace, one line per event.")]
 JOBS = max(os.cpu_count() or 1, 1)
-NoFastForward = Annotated[
-    bool, typer.Option("--no-fast-forward", help="Simulate steady phases step by step; the trace is the same.")
-]
 
 
 @frozen
@@ -54,14 +34,29 @@ class _Fleet:
 
 
 def simulate(
-    scenarios: Scenarios = None,
-    settings: Settings = None,
-    variant: Variant = None,
-    seeds: Seeds = 20,
-    first_seed: FirstSeed = 0,
-    seed: Seed = None,
+    scenarios: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="SCENARIO.toml",
+            help="The fleet; several files are compared. Without one: small fleets with everything going wrong.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override a key of the scenario: groups.billing.members=5. Repeatable."
+        ),
+    ] = None,
+    variant: Annotated[str | None, typer.Option(metavar="NAME", help="Run this variant only.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 20,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Run this seed only and print its trace, one line per event.")
+    ] = None,
     jobs: Jobs = JOBS,
-    no_fast_forward: NoFastForward = False,
+    no_fast_forward: Annotated[
+        bool, typer.Option("--no-fast-forward", help="Simulate steady phases step by step; the trace is the same.")
+    ] = False,
     as_json: AsJson = False,
     html: HtmlFile = None,
 ) -> None:
