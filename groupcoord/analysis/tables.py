@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -14,9 +13,7 @@ from groupcoord.analysis.decode import schema as declared
 from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, TableFile, folder_name
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import COLUMNS, Columns, arrow_schema
-from groupcoord.analysis.fold.history import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
-
-Row = dict[str, Any]
+from groupcoord.analysis.fold.history import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
 
 END_OFFSETS_TABLE = "end_offsets"
 TABLES_OF_KINDS = {

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -22,8 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from groupcoord.analysis.decode.parquet import Int64s, integers
-
-Row = dict[str, Any]
+from groupcoord.analysis.fold.history.rows import Row
 
 BY_GROUP, BY_PARTITION = ("group_id",), ("topic", "topic_partition")
 """Keys of buckets."""

@@ -23,6 +23,7 @@ from groupcoord.analysis.fold.history.rows import (
     REBALANCE,
     REVOCATION,
     STREAMS,
+    Row,
 )
 from groupcoord.analysis.live.fetching import record_times
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
@@ -32,7 +33,14 @@ from groupcoord.analysis.rules import lag as lag_rules
 from groupcoord.analysis.rules.anomalies import about_groups, about_offsets, assigned
 from groupcoord.analysis.rules.groups import Place, groups, partition_holders
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.spark.grouped_udf import BY_GROUP, BY_PARTITION, Bucket, Row, judged, packed, packed_blobs
+from groupcoord.spark.grouped_udf import (
+    BY_GROUP,
+    BY_PARTITION,
+    Bucket,
+    judged,
+    packed,
+    packed_blobs,
+)
 from groupcoord.spark.schemas import ANOMALIES, LAG, OFFSET_EXPIRY, RECORD_TIMES, STALE_GROUPS
 from groupcoord.spark.tables import (
     BUSY,

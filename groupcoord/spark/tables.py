@@ -35,6 +35,7 @@ from groupcoord.analysis.fold.history.rows import (
     MOVE,
     REBALANCE,
     REVOCATION,
+    Row,
 )
 from groupcoord.analysis.fold.records import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
 from groupcoord.analysis.fold.records import partition_load as load_rows
@@ -48,7 +49,6 @@ from groupcoord.spark.grouped_udf import (
     BY_GROUP,
     ROWS_MAX,
     Bucket,
-    Row,
     blob_rows,
     judged,
     packed,

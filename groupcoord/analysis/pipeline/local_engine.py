@@ -16,6 +16,7 @@ from groupcoord.analysis.decode.files import RecordTask
 from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, TableFile
 from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD
+from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.fold.records import (
     FOLDED_COLUMNS,
     Decoded,
@@ -29,7 +30,13 @@ from groupcoord.analysis.fold.records import (
 from groupcoord.analysis.fold.replay import REPLAYED, Replayed, replay_batches
 from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.tables import Known, topics_of, write_groups, write_lag
-from groupcoord.analysis.rules.groups import Row, Told, differences, group_answers, offset_answers, unknown_groups
+from groupcoord.analysis.rules.groups import (
+    Told,
+    differences,
+    group_answers,
+    offset_answers,
+    unknown_groups,
+)
 from groupcoord.analysis.rules.lag import behind_ends
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from groupcoord.analysis.pipeline.tables import FigureRow, Figures, RebalanceCounts, figures_of
+from groupcoord.analysis.rules.groups import grouped
 from groupcoord.analysis.rules.statuses import LagStatus, group_status
 from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock, SystemClock
@@ -152,14 +153,14 @@ class GroupCollector(Collector):
     def _metrics(self, families: Iterable[_Family], rows: Rows) -> Iterator[Metric]:
         for one in families:
             family = one.type(one.name, one.text, labels=list(one.labels))
-            by_labels: defaultdict[tuple[str, ...], list[FigureRow]] = defaultdict(list)
-            for row in rows:
-                values = (self._cluster if name == _CLUSTER else row[name] for name in one.labels.values())
-                by_labels[tuple("" if value is None else str(value) for value in values)].append(row)
-            for labels, some in by_labels.items():
+            for labels, some in grouped(rows, partial(self._labels, one)).items():
                 if (value := one.value_of(some)) is not None:
                     family.add_metric(labels, value)
             yield family
+
+    def _labels(self, family: _Family, row: FigureRow) -> tuple[str, ...]:
+        values = (self._cluster if name == _CLUSTER else row[name] for name in family.labels.values())
+        return tuple("" if value is None else str(value) for value in values)
 
 
 @contextmanager

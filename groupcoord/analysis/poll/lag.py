@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from attrs import frozen
 
+from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.options import WINDOW_COMMITS
-from groupcoord.analysis.poll.rows import Row, lag_rows, view_of
+from groupcoord.analysis.poll.rows import (
+    lag_rows,
+    view_of,
+)
+from groupcoord.analysis.rules.groups import Place, grouped
 from groupcoord.analysis.rules.statuses import (
     WORST_FIRST,
     Evidence,
@@ -24,8 +30,6 @@ from groupcoord.analysis.rules.statuses import (
     lag_status,
     worst_status,
 )
-
-Place = tuple[str, str, int]
 
 
 @frozen
@@ -77,11 +81,9 @@ class GroupLag:
 
 
 def group_lags(snapshot: Snapshot, lags: Iterable[PartitionLag], group_ids: Collection[str] = ()) -> list[GroupLag]:
-    by_group: defaultdict[str, list[PartitionLag]] = defaultdict(list)
-    for one in lags:
-        by_group[one.group_id].append(one)
+    by_group = grouped(lags, attrgetter("group_id"))
     wanted = [group for group_id, group in snapshot.groups.items() if not group_ids or group_id in group_ids]
-    return sorted((_group_lag(group, by_group[group.group_id]) for group in wanted), key=_group_order)
+    return sorted((_group_lag(group, by_group.get(group.group_id, ())) for group in wanted), key=_group_order)
 
 
 def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:

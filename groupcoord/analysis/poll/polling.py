@@ -29,20 +29,30 @@ from groupcoord.analysis.decode.schema import (
 )
 from groupcoord.analysis.fold.commits import LAST_COMMITS, PARTITION, REWINDS, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.live.cluster import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.options import Selection
 from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples, Figures, RebalanceCounts
 from groupcoord.analysis.poll import rows
-from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, Place
-from groupcoord.analysis.poll.rows import GONE_MAX, Changes, PolledGroups, Row, topics_of
+from groupcoord.analysis.poll.lag import (
+    LagWatch,
+    PartitionLag,
+)
+from groupcoord.analysis.poll.rows import (
+    GONE_MAX,
+    Changes,
+    PolledGroups,
+    topics_of,
+)
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.gathering import write_report
 from groupcoord.analysis.report.data.groups import RebalanceFigures, group_rows, most_churning, severities, state_counts
 from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.report.data.rows import anomaly_counts, anomaly_rows, lag_rows, standings, status_counts
 from groupcoord.analysis.rules.anomalies import anomalies, assigned
+from groupcoord.analysis.rules.groups import Place
 from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 from attrs import asdict, define, evolve, field, frozen
 
@@ -23,6 +22,7 @@ from groupcoord.analysis.fold.history.rows import (
     STREAMS,
     GroupView,
     MemberView,
+    Row,
     TopicPartitions,
     decode_partitions,
     decode_subscription,
@@ -161,8 +161,6 @@ def _partitions(assignment: Values, by_name: bool) -> TopicPartitions:
         for partition in one["partitions"]
     )
 
-
-Row = dict[str, Any]
 
 Epochs = tuple[GroupView, int | None]
 _NOT_TOLD = {"log_partition": None, "log_offset": None}

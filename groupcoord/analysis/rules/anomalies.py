@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +17,10 @@ from groupcoord.analysis.decode.parquet import Bools, Int64s, Runs, flags, integ
 from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT
-from groupcoord.analysis.fold.history.rows import SHARE, STREAMS
+from groupcoord.analysis.fold.history.rows import SHARE, STREAMS, Row
 from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.report.text import format_limit
-from groupcoord.analysis.rules.groups import Histories, Place, began_ms, partition_holders
+from groupcoord.analysis.rules.groups import Histories, Place, began_ms, grouped, partition_holders
 from groupcoord.analysis.rules.lag import Behind, Ends
 from groupcoord.analysis.rules.statuses import (
     COMMIT_STORM,
@@ -43,9 +43,6 @@ from groupcoord.analysis.rules.statuses import (
     known_offset,
     stands_still,
 )
-
-Row = dict[str, Any]
-Of = tuple[int | None, str]
 
 
 def anomalies(
@@ -82,22 +79,21 @@ def about_groups(
 
 
 def _commit_storms(minutes: pa.Table, limits: Thresholds) -> Iterator[Row]:
-    storms: defaultdict[Of, list[Row]] = defaultdict(list)
-    for row in minutes.to_pylist():
-        if row["commits"] > max(limits.storm_commits, row["partitions"] * limits.commits_per_minute):
-            storms[row["log_partition"], row["group_id"]].append(row)
-    for (partition, group_id), busy in storms.items():
+    storms = (
+        row
+        for row in minutes.to_pylist()
+        if row["commits"] > max(limits.storm_commits, row["partitions"] * limits.commits_per_minute)
+    )
+    for common, busy in _gathered(storms, ("log_partition", "group_id")):
         # Of minutes with equally many commits the one with most partitions wins, so that results repeat.
         value, partitions_of = max((row["commits"], row["partitions"]) for row in busy)
-        yield {
-            "group_id": group_id,
+        yield common | {
             "kind": COMMIT_STORM,
             "first_ms": min(row["first_ms"] for row in busy),
             "last_ms": max(row["last_ms"] for row in busy),
             "count": len(busy),
             "value": value,
             "evidence": f"{value:,} commits of {partitions_of:,} partitions in a minute",
-            "log_partition": partition,
         }
 
 
@@ -116,14 +112,11 @@ def _moment(row: Row) -> int | None:
 def _peaks(
     events: Iterable[tuple[tuple[Any, ...], int, int]], window_ms: int, value_min: int, *, is_both: bool
 ) -> Iterator[_Peak]:
-    by_subject: defaultdict[tuple[Any, ...], list[tuple[int, int, tuple[Any, ...]]]] = defaultdict(list)
-    for of, at_ms, sign in events:
-        by_subject[of[1:]].append((at_ms, sign, of))
-    for some in by_subject.values():
-        some.sort(key=lambda one: one[0])
-        times = [at_ms for at_ms, _, _ in some]
-        ones = [0, *accumulate(sign for _, sign, _ in some)]
-        for at_ms, _, of in some:
+    for some in grouped(events, lambda event: event[0][1:]).values():
+        some.sort(key=itemgetter(1))
+        times = [at_ms for _, at_ms, _ in some]
+        ones = [0, *accumulate(sign for _, _, sign in some)]
+        for of, at_ms, _ in some:
             first, end = bisect_left(times, at_ms - window_ms), bisect_right(times, at_ms)
             count, count_ones = end - first, ones[end] - ones[first]
             value = min(count_ones, count - count_ones) if is_both else count
@@ -133,9 +126,6 @@ def _peaks(
 
 def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
     """Return the time span, the number and the highest value of each subject's peaks."""
-    found: defaultdict[tuple[Any, ...], list[_Peak]] = defaultdict(list)
-    for peak in peaks:
-        found[peak.of].append(peak)
     return {
         of: {
             "log_partition": of[0],
@@ -145,7 +135,7 @@ def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
             "value": max(peak.value for peak in some),
             "count": len(some),
         }
-        for of, some in found.items()
+        for of, some in grouped(peaks, attrgetter("of")).items()
     }
 
 
@@ -179,10 +169,7 @@ def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
 
 
 def _gathered(rows: Iterable[Row], names: Sequence[str]) -> Iterator[tuple[Row, list[Row]]]:
-    found: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[tuple(row[name] for name in names)].append(row)
-    for values, some in found.items():
+    for values, some in grouped(rows, itemgetter(*names)).items():
         yield dict(zip(names, values, strict=True)), some
 
 
@@ -432,18 +419,14 @@ class Assigned(NamedTuple):
 
 def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
     """Return the assignments at the end of the log."""
-    by_group: dict[tuple[int | None, str], list[Row]] = {}
-    for row in found[MEMBER]:
-        by_group.setdefault((row["log_partition"], row["group_id"]), []).append(row)
+    group_of = itemgetter("log_partition", "group_id")
+    by_group = grouped(found[MEMBER], group_of)
     started_ms = {
         (row["log_partition"], row["group_id"], row["type"], row["to_generation"]): row["started_ms"]
         for row in found[REBALANCE]
     }
     told = [
-        _shares(
-            group, by_group.get((group["log_partition"], group["group_id"]), []), started_ms, limits or Thresholds()
-        )
-        for group in found[GROUP]
+        _shares(group, by_group.get(group_of(group), []), started_ms, limits or Thresholds()) for group in found[GROUP]
     ]
     return Assigned(partition_holders(found), [shares for shares in told if shares is not None])
 

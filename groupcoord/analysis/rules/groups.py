@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import GENERATION, GROUP, MEMBER
-from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, HOLDER, SHARE, STREAMS
+from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, HOLDER, SHARE, STREAMS, Row
 from groupcoord.analysis.fold.replay import NO_PARTITION, RECORDS_FIELD
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
-Row = dict[str, Any]
 Histories = Mapping[str, list[Row]]
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 """By kind (:data:`groupcoord.analysis.fold.history.KINDS`), rows with the group and its log partition."""
 
 Place = tuple[str, str, int]
 """A group, a topic and its partition."""
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items of each key, both in their order."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
@@ -110,12 +120,9 @@ def stale_groups(groups: Iterable[Row], offsets: Iterable[Row], facts: CommitFac
     An empty group is deleted with its last offset, unless an open transaction has offsets of it.
     """
     pending = set(facts.open()["group_id"].to_pylist())
-    expiring: dict[str, list[int]] = {}
-    for row in offsets:
-        if row["expires_ms"] is not None:
-            expiring.setdefault(row["group_id"], []).append(row["expires_ms"])
+    expiring = grouped((row for row in offsets if row["expires_ms"] is not None), itemgetter("group_id"))
     return [
-        _row(group, expiring[group["group_id"]], group["group_id"] in pending, now_ms)
+        _row(group, [row["expires_ms"] for row in expiring[group["group_id"]]], group["group_id"] in pending, now_ms)
         for group in groups
         if group["group_id"] in expiring
     ]

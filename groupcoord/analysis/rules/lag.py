@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord.analysis.decode.parquet import Runs
-from groupcoord.analysis.fold.history.rows import HOLDER
+from groupcoord.analysis.fold.history.rows import HOLDER, Row
 from groupcoord.analysis.options import WINDOW_COMMITS
 from groupcoord.analysis.rules.groups import Place
 from groupcoord.analysis.rules.statuses import (
@@ -30,8 +30,6 @@ from groupcoord.analysis.rules.statuses import (
     records_behind,
     time_lag,
 )
-
-Row = dict[str, Any]
 
 _NEXT = ("topic", "topic_partition", "committed_offset")
 _SAMPLED = ("topic", "topic_partition", "at_ms", "end_offset")

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
 from groupcoord.analysis.decode.results import ResultDirectory
-from groupcoord.analysis.fold.history.rows import CLASSIC
+from groupcoord.analysis.fold.history.rows import (
+    CLASSIC,
+    Row,
+)
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.report.data import groups
 from groupcoord.analysis.report.data.groups import (
@@ -32,7 +35,6 @@ from groupcoord.analysis.report.data.model import (
     summary,
 )
 from groupcoord.analysis.report.data.rows import (
-    Row,
     anomaly_counts,
     anomaly_rows,
     by_group,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from statistics import median_low
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from attrs import asdict, define, evolve, field
 
 from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.fold.history.ownership import SWAP
+from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.model import (
     ANOMALY_POINTS,
@@ -33,7 +35,6 @@ from groupcoord.analysis.report.data.model import (
     bins_of,
 )
 from groupcoord.analysis.report.data.rows import (
-    Row,
     anomaly_rows,
     at_ms,
     by_group,
@@ -43,6 +44,7 @@ from groupcoord.analysis.report.data.rows import (
     none_first,
     severity_of_status,
 )
+from groupcoord.analysis.rules.groups import grouped
 
 Place = tuple[str | None, int]
 COLUMNS_OF_GROUPS = (
@@ -169,10 +171,10 @@ def most_churning(rows: Iterable[GroupRow]) -> tuple[GroupRow, ...]:
 
 
 def state_counts(groups: Iterable[Row]) -> tuple[model.StateCount, ...]:
-    members: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for row in groups:
-        members[row["type"], row["state"] or NOT_TOLD].append(row["member_count"] or 0)
-    rows = [model.StateCount(*key, len(counts), sum(counts)) for key, counts in members.items()]
+    found = grouped(groups, lambda row: (row["type"], row["state"] or NOT_TOLD))
+    rows = [
+        model.StateCount(*key, len(some), sum(row["member_count"] or 0 for row in some)) for key, some in found.items()
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.groups, row.type, row.state)))
 
 
@@ -432,11 +434,8 @@ def _is_move(row: Row) -> bool:
 
 
 def assignor_rows(moves: Iterable[Row]) -> tuple[model.AssignorRow, ...]:
-    by_assignor: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in moves:
-        by_assignor[cut(row["assignor"])].append(row)
     found = []
-    for assignor, some in by_assignor.items():
+    for assignor, some in grouped(moves, lambda row: cut(row["assignor"])).items():
         took_ms = [
             row["assigned_ms"] - row["decided_ms"]
             for row in some
@@ -457,12 +456,9 @@ def assignor_rows(moves: Iterable[Row]) -> tuple[model.AssignorRow, ...]:
 
 
 def slow_rows(revocations: Iterable[Row]) -> tuple[model.SlowMemberRow, ...]:
-    by_client: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in revocations:
-        if row["took_ms"] is not None:
-            by_client[row["group_id"], row["client_id"]].append(row)
+    ended = (row for row in revocations if row["took_ms"] is not None)
     found = []
-    for (group_id, client_id), some in by_client.items():
+    for (group_id, client_id), some in grouped(ended, itemgetter("group_id", "client_id")).items():
         slowest = max(some, key=_slowness)
         found.append(
             model.SlowMemberRow(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from attrs import fields
 
 from groupcoord.analysis.decode.schema import describe_kind
+from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.model import BAD, FINE, SEVERITIES, WARNING, ShareGroupRow, Standing
 from groupcoord.analysis.report.text import TEXT_LENGTH_MAX
+from groupcoord.analysis.rules.groups import grouped
 from groupcoord.analysis.rules.statuses import BROKEN_KINDS, KINDS_WORST_FIRST, WORST_FIRST, LagStatus, worst_status
 
 TEXT_MAX = TEXT_LENGTH_MAX + 1
 """Number of kept characters of a text: one more than the page shows, so that it marks the truncation."""
-
-Row = dict[str, Any]
 
 _NO_PARTITION = -1
 
@@ -79,10 +80,7 @@ def none_first(*values: Any) -> tuple[tuple[bool, Any], ...]:
 
 
 def by_group(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
-    found: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["group_id"]].append(row)
-    return found
+    return grouped(rows, itemgetter("group_id"))
 
 
 _SEVERITIES = {LagStatus.OK: FINE, LagStatus.WARN: WARNING, LagStatus.ERR: BAD}
@@ -169,11 +167,8 @@ def corrupt_rows(corrupt: Iterable[Row]) -> tuple[model.CorruptRange, ...]:
 
 
 def lag_rows(lag: Iterable[Row]) -> tuple[model.LagRow, ...]:
-    behind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in lag:
-        if row.get("lag") or severity_of_status(row.get("status")) != FINE:
-            behind[row["group_id"], row["topic"]].append(row)
-    rows = [_lag_row(*key, some) for key, some in behind.items()]
+    behind = (row for row in lag if row.get("lag") or severity_of_status(row.get("status")) != FINE)
+    rows = [_lag_row(*key, some) for key, some in grouped(behind, lambda row: (row["group_id"], row["topic"])).items()]
     return tuple(sorted(rows, key=_distance)[: model.LAGGING_MAX])
 
 
@@ -189,21 +184,19 @@ def _lag_row(group_id: str, topic: str, rows: Sequence[Row]) -> model.LagRow:
 
 
 def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
-    groups: defaultdict[LagStatus, list[str]] = defaultdict(list)
-    for row in lag:
-        groups[LagStatus.of(row.get("status"))].append(row["group_id"])
+    found = grouped(lag, lambda row: LagStatus.of(row.get("status")))
     return tuple(
-        model.StatusCount(status.label, len(groups[status]), len(set(groups[status])), severity_of_status(status.label))
+        model.StatusCount(
+            status.label, len(found[status]), len(by_group(found[status])), severity_of_status(status.label)
+        )
         for status in WORST_FIRST
-        if status in groups
+        if status in found
     )
 
 
 def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ...]:
-    by_topic: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in share_partitions:
-        if not row["is_deleted"]:
-            by_topic[row["group_id"], row["topic"] or row["topic_id"]].append(row)
+    found = (row for row in share_partitions if not row["is_deleted"])
+    by_topic = grouped(found, lambda row: (row["group_id"], row["topic"] or row["topic_id"]))
     rows = [
         ShareGroupRow(
             *place,
@@ -224,9 +217,7 @@ def share_group_rows(share_partitions: Iterable[Row]) -> tuple[ShareGroupRow, ..
 
 
 def anomaly_counts(anomalies: Iterable[Row]) -> tuple[model.AnomalyCount, ...]:
-    by_kind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in anomalies:
-        by_kind[row["kind"], row.get("status") or ""].append(row)
+    by_kind = grouped(anomalies, lambda row: (row["kind"], row.get("status") or ""))
     rows = [
         model.AnomalyCount(
             *key,
