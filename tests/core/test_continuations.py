@@ -11,7 +11,6 @@ from groupcoord.core.messages import (
     CompleteTransactionResponse,
     DeletedGroup,
     DeleteGroupsResponse,
-    HeartbeatResponse,
     LeaveGroupResponse,
     LeftMember,
     OffsetCommitResponse,
@@ -55,9 +54,3 @@ LOG_ERROR, SEEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAIL
 def test_what_a_refused_request_is_answered(response: Response, refusal: Response) -> None:
     """All that the coordinator would have said becomes the error that clients see; what was found before it stays."""
     assert refused(Reply("token", response), LOG_ERROR) == Reply("token", refusal)
-
-
-def test_answers_that_never_wait() -> None:
-    """An answer that promises nothing durable can't be refused by the log."""
-    with pytest.raises(TypeError, match="HeartbeatResponse"):
-        refused(Reply("token", HeartbeatResponse(NONE)), LOG_ERROR)
