@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 75_235, "files": 491, "words": 150_033},
-    "tests": {"code": 60_194, "files": 641, "words": 88_879},
+    "groupcoord": {"code": 74_413, "files": 489, "words": 149_995},
+    "tests": {"code": 60_141, "files": 639, "words": 88_173},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
