@@ -95,9 +95,9 @@ def alter(
 
 def test_all_settings_of_the_broker(resources: Resources) -> None:
     """Those of the configuration but for internal ones, those of topics, and where it is; few can be changed."""
-    (told, of_all) = describe(resources, (A_BROKER, "1"), (A_BROKER, ""))
+    told, padded, of_all = describe(resources, (A_BROKER, "1"), (A_BROKER, "0" * 5_000 + "1"), (A_BROKER, ""))
     expected = {name for name, definition in BROKER_DEFINITIONS.items() if not definition.is_internal}
-    assert {config.name for config in told.configs} == expected
+    assert {config.name for config in told.configs} == {config.name for config in padded.configs} == expected
     internal = {
         *("group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"),
         *("group.share.assignor.offload.enable", "group.share.initialize.retry.interval.ms"),

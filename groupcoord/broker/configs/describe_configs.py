@@ -41,7 +41,7 @@ from groupcoord.wire.config_messages import (
     ResourceToDescribe,
 )
 
-_JAVA_INT = re.compile(r"[+-]?0*\d{1,10}")
+_JAVA_INT = re.compile(r"([+-]?)0*(\d{1,10})")
 
 
 class ResourceError(TopicError):
@@ -130,10 +130,12 @@ class Resources:
         return Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, self.layers)
 
     def check_broker(self, name: str, mismatch: str, noun: str = "Broker") -> None:
-        # As Integer.parseInt of Java parses it.
-        if _JAVA_INT.fullmatch(name) is None or not -INT32_MAX - 1 <= int(name) <= INT32_MAX:
+        # As Java's Integer.parseInt; int() refuses 4,300 zeros.
+        digits = _JAVA_INT.fullmatch(name)
+        broker_id = INT32_MAX + 1 if digits is None else int(digits[1] + digits[2])
+        if not -INT32_MAX - 1 <= broker_id <= INT32_MAX:
             raise ResourceError(ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}")
-        if int(name) != self.node_id:
+        if broker_id != self.node_id:
             raise ResourceError(ErrorCode.INVALID_REQUEST, mismatch)
 
 
