@@ -52,9 +52,11 @@ class TopicToCommit:
         if isinstance(partitions, OffsetColumns):
             self.columns = partitions
         else:
-            *numbers, metadata = list(zip(*map(_fields_of, partitions), strict=True)) or [()] * 4
-            # Metadata that are all empty are None, as in offset_columns.
-            self.columns = make_columns((*numbers, tuple([m or "" for m in metadata]) if any(metadata) else None))
+            columns = zip(*map(_fields_of, partitions), strict=True) if partitions else ((),) * 4
+            indexes, offsets, leader_epochs, metadata = columns
+            # As offset_columns does, without its call.
+            texts = tuple([text or "" for text in metadata]) if any(metadata) else None
+            self.columns = make_columns((indexes, offsets, leader_epochs, texts))
         self.topic_id = topic_id
 
     @property
