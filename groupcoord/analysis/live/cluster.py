@@ -372,7 +372,7 @@ class KafkaCluster:
             raise ClusterError(f"broker {broker}: its settings are unknown: {error_name(found['error_code'])}")
         return {one["name"]: one["value"] for one in found["configs"]}
 
-    def is_told_all_groups(self) -> bool:
+    def lists_all_groups(self) -> bool:
         """Return whether lists of groups are complete: the user has DESCRIBE on the cluster."""
         values = self._ask(None, _DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True, "endpoint_type": 1})
         return bool(values["cluster_authorized_operations"] & _DESCRIBE_BIT)

@@ -141,7 +141,7 @@ class _Attempt:
 
     def ask(self) -> None:
         self.asked_ms = self.now_ms()
-        if not self.cluster.is_told_all_groups():
+        if not self.cluster.lists_all_groups():
             lacks = "this user lacks the permission DESCRIBE: groups that it may not describe are left out"
             self.problems.append(Problem("cluster", lacks))
         for broker in self.cluster.brokers():
