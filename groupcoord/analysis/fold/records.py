@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ from groupcoord.analysis.decode.schema import (
 from groupcoord.analysis.fold.commits import MARKER_COLUMNS, CommitFacts, CommitFold, Markers, commits, is_marker
 from groupcoord.analysis.fold.histories import feed_history
 from groupcoord.analysis.fold.history import KINDS, LogHistory, Row
+from groupcoord.analysis.fold.history.rows import grouped
 
 BATCH_ROWS = 131_072
 
@@ -303,9 +305,7 @@ class LoadFold:
 
 def partition_load(keys: pa.Table) -> list[Row]:
     """Return the rows of the table ``partition_load``."""
-    by_partition: dict[int | None, list[Row]] = {}
-    for row in _by_group(keys).to_pylist():
-        by_partition.setdefault(row["log_partition"], []).append(row)
+    by_partition = grouped(_by_group(keys).to_pylist(), itemgetter("log_partition"))
     names = arrow_schema(PARTITION_LOAD).names
     made = [_load(partition, groups) for partition, groups in by_partition.items()]
     return [{name: row[name] for name in names} for row in made]

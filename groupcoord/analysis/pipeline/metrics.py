@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from groupcoord.analysis.fold.history.rows import grouped
 from groupcoord.analysis.pipeline.tables import FigureRow, Figures, RebalanceCounts, figures_of
-from groupcoord.analysis.rules.groups import grouped
 from groupcoord.analysis.rules.statuses import LagStatus, group_status
 from groupcoord.analysis.tables import FinishedTables
 from groupcoord.clock import Clock, SystemClock

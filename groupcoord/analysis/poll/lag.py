@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from groupcoord.analysis.fold.history.rows import Row
+from groupcoord.analysis.fold.history.rows import Row, grouped
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.options import WINDOW_COMMITS
 from groupcoord.analysis.poll.rows import (
     lag_rows,
     view_of,
 )
-from groupcoord.analysis.rules.groups import Place, grouped
+from groupcoord.analysis.rules.groups import Place
 from groupcoord.analysis.rules.statuses import (
     WORST_FIRST,
     Evidence,

@@ -17,10 +17,10 @@ from groupcoord.analysis.decode.parquet import Bools, Int64s, Runs, flags, integ
 from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT
-from groupcoord.analysis.fold.history.rows import SHARE, STREAMS, Row
+from groupcoord.analysis.fold.history.rows import SHARE, STREAMS, Row, grouped
 from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.report.text import format_limit
-from groupcoord.analysis.rules.groups import Histories, Place, began_ms, grouped, partition_holders
+from groupcoord.analysis.rules.groups import Histories, Place, began_ms, partition_holders
 from groupcoord.analysis.rules.lag import Behind, Ends
 from groupcoord.analysis.rules.statuses import (
     COMMIT_STORM,

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import GENERATION, GROUP, MEMBER
-from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, HOLDER, SHARE, STREAMS, Row
+from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, HOLDER, SHARE, STREAMS, Row, grouped
 from groupcoord.analysis.fold.replay import NO_PARTITION, RECORDS_FIELD
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 Histories = Mapping[str, list[Row]]
-Item = TypeVar("Item")
-Key = TypeVar("Key")
 """By kind (:data:`groupcoord.analysis.fold.history.KINDS`), rows with the group and its log partition."""
 
 Place = tuple[str, str, int]
 """A group, a topic and its partition."""
-
-
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return the items of each key, both in their order."""
-    found: dict[Key, list[Item]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
 
 
 def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:

@@ -6,8 +6,9 @@ client version: bytes that cannot be parsed count as unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from attrs import asdict, define, field, frozen
 
@@ -15,6 +16,8 @@ from groupcoord.core import consumer_protocol
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerProtocolError, subscribed_topics
 from groupcoord.schema.engine import Values
 
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 TopicPartition = tuple[str, int]
 TopicPartitions = frozenset[TopicPartition]
 
@@ -208,10 +211,16 @@ def _classic_member(values: Values, is_consumer: bool, alive_ms: int, log_offset
 
 
 def by_topic(partitions: TopicPartitions) -> list[tuple[str, list[int]]]:
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return list(grouped.items())
+    topics = grouped(sorted(partitions), itemgetter(0))
+    return [(topic, [partition for _, partition in some]) for topic, some in topics.items()]
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items of each key, both in their order."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 Row = dict[str, Any]

@@ -14,7 +14,7 @@ from attrs import asdict, define, evolve, field
 
 from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.fold.history.ownership import SWAP
-from groupcoord.analysis.fold.history.rows import Row
+from groupcoord.analysis.fold.history.rows import Row, grouped
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.model import (
     ANOMALY_POINTS,
@@ -44,7 +44,6 @@ from groupcoord.analysis.report.data.rows import (
     none_first,
     severity_of_status,
 )
-from groupcoord.analysis.rules.groups import grouped
 
 Place = tuple[str | None, int]
 COLUMNS_OF_GROUPS = (

@@ -10,11 +10,10 @@ from typing import Any
 from attrs import fields
 
 from groupcoord.analysis.decode.schema import describe_kind
-from groupcoord.analysis.fold.history.rows import Row
+from groupcoord.analysis.fold.history.rows import Row, grouped
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.model import BAD, FINE, SEVERITIES, WARNING, ShareGroupRow, Standing
 from groupcoord.analysis.report.text import TEXT_LENGTH_MAX
-from groupcoord.analysis.rules.groups import grouped
 from groupcoord.analysis.rules.statuses import BROKEN_KINDS, KINDS_WORST_FIRST, WORST_FIRST, LagStatus, worst_status
 
 TEXT_MAX = TEXT_LENGTH_MAX + 1
