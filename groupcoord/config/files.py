@@ -42,19 +42,19 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 def data_files(folder: Path, suffix: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of each file of a data folder of this package, sorted by path.
 
-    A wheel has the archive ``FOLDER.tar.xz`` instead of the folder (``hatch_build.py``).
+    A wheel has the archive ``FOLDER.json.xz`` instead of the folder (``hatch_build.py``).
     """
     if folder.is_dir():
         for path in sorted(folder.rglob(f"*{suffix}")):
             yield str(path), path.read_text("utf-8")
         return
-    import tarfile  # the server starts without it
+    import lzma  # the server starts without it
 
-    with tarfile.open(f"{folder}.tar.xz") as archive:
-        for entry in archive:
-            file = archive.extractfile(entry)
-            if file is not None and entry.name.endswith(suffix):
-                yield f"{folder}.tar.xz/{entry.name}", file.read().decode("utf-8")
+    with lzma.open(f"{folder}.json.xz") as archive:
+        texts: dict[str, str] = json.load(archive)
+    for name, text in texts.items():
+        if name.endswith(suffix):
+            yield f"{folder}.json.xz/{name}", text
 
 
 def parse_json(text: str) -> Any:

@@ -84,9 +84,9 @@ def test_the_wheel_is_small(built: Distributions) -> None:
         others = sorted(name for name in wheel.namelist() if name.startswith("groupcoord/") and name[-3:] != ".py")
 
     assert others == [
-        "groupcoord/conformance/transcripts.tar.xz",
+        "groupcoord/conformance/transcripts.json.xz",
         "groupcoord/py.typed",
-        "groupcoord/testing/museum/exhibits.tar.xz",
+        "groupcoord/testing/museum/exhibits.json.xz",
     ]
     assert built.wheel.stat().st_size <= WHEEL_BYTES_MAX
 
