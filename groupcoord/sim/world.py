@@ -26,8 +26,7 @@ from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.cluster.log import StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel.randomness import stream
-from groupcoord.sim.kernel.scheduler import WORLD_RANK, LineSink, Scheduler, Trace, rank_of_deadline
+from groupcoord.sim.kernel import WORLD_RANK, LineSink, Scheduler, Trace, rank_of_deadline, stream
 from groupcoord.sim.laws.run_laws import RunLaws
 from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.sim.scenarios.faults import LogTrouble, WorldOptions

@@ -28,9 +28,18 @@ from groupcoord.sim.actors.fast_forward import Disturbances
 from groupcoord.sim.cluster.log import ClusterLog, Leader, NodeLog, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel.network import BURST_MAX, Exchange, Network, SimulatedConnection
-from groupcoord.sim.kernel.randomness import Chance, Latency, mixed, stable_number
-from groupcoord.sim.kernel.scheduler import LocalClock, Scheduler
+from groupcoord.sim.kernel import (
+    BURST_MAX,
+    Chance,
+    Exchange,
+    Latency,
+    LocalClock,
+    Network,
+    Scheduler,
+    SimulatedConnection,
+    mixed,
+    stable_number,
+)
 
 
 def test_the_order_of_one_moment() -> None:

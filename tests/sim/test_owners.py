@@ -34,7 +34,7 @@ from groupcoord.sim import (
 )
 from groupcoord.sim.cluster.leading import Replicated
 from groupcoord.sim.cluster.replicas import OPERATION_MS, Result, SharedSlots
-from groupcoord.sim.kernel.scheduler import WORLD_RANK
+from groupcoord.sim.kernel import WORLD_RANK
 from groupcoord.sim.scenarios.swarm import swarm_options
 from tests.samples import seeds
 from tests.tables import as_one_test

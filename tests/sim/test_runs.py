@@ -40,7 +40,7 @@ from groupcoord.sim import (
 )
 from groupcoord.sim.actors.other_clients import FOREIGN
 from groupcoord.sim.actors.scripted_clients import Application
-from groupcoord.sim.kernel.scheduler import WORLD_RANK
+from groupcoord.sim.kernel import WORLD_RANK
 from groupcoord.sim.scenarios.faults import ConsumerFault
 from tests.samples import SEED, portion, sampled, seeds
 from tests.subclasses import subclasses

@@ -43,9 +43,7 @@ from groupcoord.messages import (
 from groupcoord.sim.actors.environment import Claim, GroupOptions, GroupProtocol, PartitionOfGroup, Stage, listed
 from groupcoord.sim.actors.observations import GroupObservations, head
 from groupcoord.sim.cluster.topics import indices_of
-from groupcoord.sim.kernel.network import SimulatedConnection
-from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
-from groupcoord.sim.kernel.scheduler import LocalClock, rank_of_deadline
+from groupcoord.sim.kernel import LocalClock, SimulatedConnection, mixed, rank_of_deadline, stable_number, stream
 
 FOREVER_MS = 10**12
 """Poll timeout of an application that only polls."""

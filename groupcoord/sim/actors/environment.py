@@ -15,7 +15,7 @@ from groupcoord.member import MemberConfig, TopicPartition
 from groupcoord.sim.actors.observations import ShareRecords, StreamsTasks, Transactions
 from groupcoord.sim.cluster.nodes import SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel.scheduler import Scheduler, Trace
+from groupcoord.sim.kernel import Scheduler, Trace
 
 
 @define

@@ -32,7 +32,7 @@ from groupcoord.messages import (
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.environment import GroupProtocol, Stage
 from groupcoord.sim.actors.groups import SimulatedGroup
-from groupcoord.sim.kernel.scheduler import WORLD_RANK
+from groupcoord.sim.kernel import WORLD_RANK
 
 
 class Disturbances:

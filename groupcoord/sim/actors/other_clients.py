@@ -37,7 +37,7 @@ from groupcoord.sim.actors.environment import Stage
 from groupcoord.sim.actors.groups import Population, SimulatedGroup
 from groupcoord.sim.actors.observations import TransactionState, head
 from groupcoord.sim.actors.scripted_clients import Ask, Fault, Pause, Script, ScriptedClient
-from groupcoord.sim.kernel.randomness import stream
+from groupcoord.sim.kernel import stream
 
 
 class AdminAction(Enum):

@@ -12,9 +12,7 @@ from groupcoord.laws import errors_in
 from groupcoord.messages import CoordinatorType, FindCoordinator, FindCoordinatorResponse, Request, Response
 from groupcoord.sim.actors.environment import GuestGroup, Stage
 from groupcoord.sim.actors.groups import Population, SimulatedGroup
-from groupcoord.sim.kernel.network import SimulatedConnection
-from groupcoord.sim.kernel.randomness import mixed, stable_number
-from groupcoord.sim.kernel.scheduler import rank_of_deadline
+from groupcoord.sim.kernel import SimulatedConnection, mixed, rank_of_deadline, stable_number
 
 
 @frozen(kw_only=True)
@@ -115,7 +113,7 @@ Script = Generator[Ask | AskNode | HangUp | Pause, Response | None, None]
 
 
 class ScriptedClient:
-    """Client that executes a script. See :class:`groupcoord.sim.kernel.network.Client` for its responses.
+    """Client that executes a script. See :class:`groupcoord.sim.kernel.Client` for its responses.
 
     While it is active, the group that it can affect is not steady. Its operations are counted.
 

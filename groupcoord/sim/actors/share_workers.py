@@ -16,7 +16,7 @@ from groupcoord.sim.actors.groups import Population
 from groupcoord.sim.actors.observations import ShareRecords
 from groupcoord.sim.actors.scripted_clients import Application, Ask, AskNode, HangUp, Pause, Script, ScriptedClient
 from groupcoord.sim.cluster.topics import SharedTopics
-from groupcoord.sim.kernel.randomness import stream
+from groupcoord.sim.kernel import stream
 from groupcoord.wire.share_messages import (
     FINAL_EPOCH,
     FIRST_EPOCH,

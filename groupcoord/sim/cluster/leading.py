@@ -10,9 +10,7 @@ from groupcoord.log_store import LogRecord
 from groupcoord.sim.cluster.log import NOBODY, ClusterLog, Leader, NodeLog
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.cluster.replicas import SharedSlots, SharedWay, SharingNode
-from groupcoord.sim.kernel.network import Network
-from groupcoord.sim.kernel.randomness import mixed, stable_number
-from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, ignore
+from groupcoord.sim.kernel import WORLD_RANK, Network, Scheduler, ignore, mixed, stable_number
 
 
 class LedNode(SharingNode, Protocol):

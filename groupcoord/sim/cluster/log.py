@@ -22,8 +22,7 @@ from groupcoord.log_store import (
     StorageError,
     Ticket,
 )
-from groupcoord.sim.kernel.randomness import mixed, stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler, ignore, rank_of_node
+from groupcoord.sim.kernel import Scheduler, ignore, mixed, rank_of_node, stable_number
 
 REFUSALS: tuple[type[LogStoreError], ...] = (
     NotEnoughReplicasError,

@@ -21,9 +21,18 @@ from groupcoord.sim.cluster.log import ClusterLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.cluster.share_server import ShareServer
 from groupcoord.sim.cluster.topics import SharedTopics, Topics
-from groupcoord.sim.kernel.network import Exchange, Network, SimulatedConnection
-from groupcoord.sim.kernel.randomness import Latency, mixed, stable_number
-from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, ignore, rank_of_node
+from groupcoord.sim.kernel import (
+    WORLD_RANK,
+    Exchange,
+    Latency,
+    Network,
+    Scheduler,
+    SimulatedConnection,
+    ignore,
+    mixed,
+    rank_of_node,
+    stable_number,
+)
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 RELOAD_PAUSE_MS = 1_000

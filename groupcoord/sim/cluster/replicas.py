@@ -20,9 +20,7 @@ from groupcoord.log_store import LogRecord, StorageError, Ticket
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.sim.cluster.log import ClusterLog, Leader
 from groupcoord.sim.cluster.options import ReplicaOptions
-from groupcoord.sim.kernel.network import Network
-from groupcoord.sim.kernel.randomness import mixed, stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler, ignore, rank_of_node
+from groupcoord.sim.kernel import Network, Scheduler, ignore, mixed, rank_of_node, stable_number
 from groupcoord.storage.log.segment_files import all_records
 
 T = TypeVar("T")

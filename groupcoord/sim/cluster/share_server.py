@@ -27,9 +27,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
 from groupcoord.sim.cluster.log import NodeLog
 from groupcoord.sim.cluster.topics import STATES, LedData, SharedTopics
-from groupcoord.sim.kernel.network import Exchange, SimulatedConnection
-from groupcoord.sim.kernel.randomness import Latency, stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+from groupcoord.sim.kernel import Exchange, Latency, Scheduler, SimulatedConnection, rank_of_node, stable_number
 from groupcoord.wire.share_messages import ShareFetch
 
 RELOAD_PAUSE_MS = 1_000

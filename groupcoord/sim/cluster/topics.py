@@ -22,8 +22,7 @@ from groupcoord.member import TopicPartition
 from groupcoord.records.batches import encode_batch
 from groupcoord.sim.cluster.log import ClusterLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
-from groupcoord.sim.kernel.randomness import stable_number
-from groupcoord.sim.kernel.scheduler import Scheduler, ignore
+from groupcoord.sim.kernel import Scheduler, ignore, stable_number
 
 if TYPE_CHECKING:
     from groupcoord.storage.log.memory_log import PartitionLog

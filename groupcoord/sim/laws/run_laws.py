@@ -65,7 +65,7 @@ from groupcoord.messages import (
 from groupcoord.sim.actors.environment import Claim, GroupProtocol, PartitionOfGroup
 from groupcoord.sim.actors.observations import Transactions
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
-from groupcoord.sim.kernel.randomness import mixed
+from groupcoord.sim.kernel import mixed
 from groupcoord.sim.laws.group_laws import (
     assignment_in,
     check_deleted,

@@ -17,7 +17,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from groupcoord.sim.actors.environment import ClientOperation
-from groupcoord.sim.kernel.scheduler import LineSink
+from groupcoord.sim.kernel import LineSink
 from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, ConsumerGroup, Distribution, Measure
 from groupcoord.sim.reports.timeline import Timeline, timelines_of
 from groupcoord.sim.scenarios.faults import WorldOptions

@@ -12,7 +12,7 @@ from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol, Stage
 from groupcoord.sim.actors.groups import Population
 from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.cluster.options import ClusterOptions
-from groupcoord.sim.kernel.randomness import Chance, stable_number
+from groupcoord.sim.kernel import Chance, stable_number
 
 SETTLE_MS = 900_000
 

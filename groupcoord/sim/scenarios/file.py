@@ -21,7 +21,7 @@ from groupcoord.member.parts import chosen_assignors
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
-from groupcoord.sim.kernel.randomness import stream
+from groupcoord.sim.kernel import stream
 from groupcoord.sim.scenarios.events import CLIENT_EVENTS, FAULT_EVENTS, PROGRAMS, SIMPLE_CONSUMER, EventTargets
 from groupcoord.sim.scenarios.faults import WorldOptions
 from groupcoord.sim.scenarios.table_reader import Path, ScenarioError, TableReader, flattened, line_numbers

@@ -24,7 +24,7 @@ from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.actors.streams_applications import StreamsApplication
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
-from groupcoord.sim.kernel.randomness import stream
+from groupcoord.sim.kernel import stream
 from groupcoord.sim.scenarios.faults import (
     SETTLE_MS,
     BrokenConnections,
