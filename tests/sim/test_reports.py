@@ -12,8 +12,18 @@ from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, parse_variants, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
-from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram, scale_of
-from groupcoord.sim.reports.plots import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot, ticks
+from groupcoord.sim.reports.measures import (
+    BAR_HEIGHT_MIN,
+    BAR_WIDTH_MAX,
+    MEASURES,
+    Distribution,
+    Measure,
+    format_value,
+    histogram,
+    plot,
+    scale_of,
+    ticks,
+)
 from groupcoord.sim.reports.runs import Run
 from groupcoord.sim.reports.timeline import Timeline, draw_timeline, span_of
 from tests.tables import as_one_test

@@ -66,7 +66,8 @@ from groupcoord.sim.actors.environment import Claim, GroupProtocol, PartitionOfG
 from groupcoord.sim.actors.observations import Transactions
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.kernel import mixed
-from groupcoord.sim.laws.group_laws import (
+from groupcoord.sim.laws.log_laws import (
+    LogLaws,
     assignment_in,
     check_deleted,
     check_described,
@@ -74,7 +75,6 @@ from groupcoord.sim.laws.group_laws import (
     check_heartbeat_response,
     check_listed,
 )
-from groupcoord.sim.laws.log_laws import LogLaws
 from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from groupcoord.analysis.report.html import layout
 from groupcoord.analysis.report.html.layout import EMPTY, Html, Section, element, joined, listing, paragraph, soft
 from groupcoord.analysis.report.text import counted, format_duration, listed
-from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Distribution, Measure, Scale, scale_of
-from groupcoord.sim.reports.plots import plot
+from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Distribution, Measure, Scale, plot, scale_of
 from groupcoord.sim.reports.runs import COMPARED_MAX, Comparison, Difference, FleetReport
 from groupcoord.sim.reports.timeline import draw_timeline, span_of
 

@@ -11,7 +11,7 @@ from groupcoord.analysis.report.html.layout import EMPTY, OWNER_COLOURS, Html, e
 from groupcoord.analysis.report.text import counted, format_duration
 from groupcoord.member.membership import MemberState
 from groupcoord.sim.actors.consumers import Consumer
-from groupcoord.sim.reports.plots import ticks
+from groupcoord.sim.reports.measures import ticks
 from groupcoord.sim.world import START_MS, World
 
 WIDTH, LEFT, RIGHT = 1040, 120, 16
