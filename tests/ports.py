@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 
 
 def free_port(count: int = 2) -> int:

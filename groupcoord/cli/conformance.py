@@ -306,7 +306,7 @@ def print_list(console: Console, transcripts: list[Transcript], *, as_json: bool
 
 
 def print_needs(console: Console, transcripts: list[Transcript], facts: ServerFacts) -> None:
-    from groupcoord.conformance.requirements import unmet_settings
+    from groupcoord.conformance.runner import unmet_settings
     from groupcoord.conformance.targets import USUAL_SETTINGS
 
     if facts.why_unknown:
@@ -403,7 +403,7 @@ def _print_table(console: Console, report: Report) -> None:
 
 
 def _print_server(console: Console, report: Report) -> None:
-    from groupcoord.conformance.requirements import unlisted_versions
+    from groupcoord.conformance.runner import unlisted_versions
 
     if report.server is None or not report.server.apis:
         return

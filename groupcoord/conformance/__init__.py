@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from groupcoord.conformance.client import ServerFacts
 from groupcoord.conformance.in_process import InProcessTarget
-from groupcoord.conformance.launched import LaunchTarget
 from groupcoord.conformance.matching import Difference
 from groupcoord.conformance.report import (
     Cause,
@@ -34,7 +33,7 @@ from groupcoord.conformance.report import (
     junit_xml,
 )
 from groupcoord.conformance.runner import run
-from groupcoord.conformance.sockets import AddressTarget
+from groupcoord.conformance.sockets import AddressTarget, LaunchTarget
 from groupcoord.conformance.targets import Server, Stream, Target, TargetError, Tolerance
 from groupcoord.conformance.transcript import Transcript, TranscriptError, load_transcripts, parse_transcript
 

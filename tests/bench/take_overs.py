@@ -19,8 +19,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from groupcoord.conformance.client import Client, NoResponseError
-from groupcoord.conformance.launched import FreePorts
-from groupcoord.conformance.sockets import SocketServer
+from groupcoord.conformance.sockets import FreePorts, SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError
 from tests.cluster.nats_servers import NatsServers
 from tests.host.serving import COMMAND

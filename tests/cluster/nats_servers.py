@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 
 START_S = 30.0
 

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 from tests.clients.conftest import client_libraries as client_libraries
 from tests.clients.conftest import left_sockets as left_sockets
 from tests.host.serving import Serving, serve

@@ -12,7 +12,7 @@ from groupcoord import cli
 from groupcoord.config.client_properties import ClientProperties
 from groupcoord.conformance import AddressTarget, Outcome, Report, Transcript, Verdict, load_transcripts, run
 from groupcoord.conformance.client import ask_topics, open_client
-from groupcoord.conformance.requirements import topics_made_by, unmet_settings
+from groupcoord.conformance.runner import topics_made_by, unmet_settings
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError, TargetError
 from groupcoord.conformance.transcript import PACKAGED

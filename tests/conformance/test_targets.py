@@ -15,7 +15,7 @@ import pytest
 from groupcoord.clock import ManualClock
 from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget, TargetError
 from groupcoord.conformance.in_process import InProcessServer
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 from groupcoord.conformance.targets import ConnectionClosedError
 from tests.tables import as_one_test
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
 from .markdown import ROOT, Block, blocks

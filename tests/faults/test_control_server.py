@@ -20,7 +20,7 @@ import pytest
 from groupcoord import Config
 from groupcoord.broker.broker import make_broker
 from groupcoord.clock import LeapingClock
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 from groupcoord.testing.faults import control_server

@@ -13,7 +13,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode
 from groupcoord.cli.serve import _open_store
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 from groupcoord.storage.stores import segments
 from tests.broker.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
 from tests.command import run_command

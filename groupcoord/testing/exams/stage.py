@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from attrs import field, frozen
 
-from groupcoord.conformance.launched import last_words, placeholders_in
+from groupcoord.conformance.sockets import last_words, placeholders_in
 from groupcoord.core.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.errors import GroupcoordError
 from groupcoord.testing.asserting.groups import GroupDescription

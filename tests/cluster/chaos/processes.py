@@ -14,7 +14,7 @@ from typing import Protocol
 
 from attrs import define, field
 
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 from tests.cluster.black_hole import BlackHole
 
 from .journals import Line, Reader

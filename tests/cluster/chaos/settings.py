@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 from tests.cluster.black_hole import BlackHole
 from tests.cluster.nats_servers import NatsServers
 from tests.storage.sql.postgres_server import PostgresServer

