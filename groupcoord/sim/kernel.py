@@ -148,7 +148,7 @@ class LocalClock:
     """Clock of a consumer.
 
     Attributes:
-        skipped_ms: time that does not pass on this clock (see :mod:`groupcoord.sim.actors.fast_forward`).
+        skipped_ms: time that does not pass on this clock (see ``FastForward``).
     """
 
     __slots__ = ("_drift_ppm", "_offset_ms", "_start_ms", "skipped_ms")

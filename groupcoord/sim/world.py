@@ -18,8 +18,7 @@ from groupcoord.laws import errors_in, require
 from groupcoord.messages import Request, Response
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.environment import Stage
-from groupcoord.sim.actors.fast_forward import Disturbances, FastForward
-from groupcoord.sim.actors.groups import Population
+from groupcoord.sim.actors.groups import Disturbances, FastForward, Population
 from groupcoord.sim.actors.observations import Transactions
 from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.actors.share_workers import ShareWorkers

@@ -24,7 +24,7 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.sim import ClusterOptions
-from groupcoord.sim.actors.fast_forward import Disturbances
+from groupcoord.sim.actors.groups import Disturbances
 from groupcoord.sim.cluster.log import ClusterLog, Leader, NodeLog, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics

@@ -319,7 +319,7 @@ class Consumer:
             self._scheduler.at(wake_ms, self._rank, self._wake, (self._life, wake_ms))
 
     def skip(self, duration_ms: int) -> None:
-        """Skip time, and count its heartbeats and commits (:mod:`groupcoord.sim.actors.fast_forward`)."""
+        """Skip time, and count its heartbeats and commits (``FastForward``)."""
         assert self.member is not None
         self.clock.skipped_ms += duration_ms
         heartbeats, commits = duration_ms // self.member.heartbeat_interval_ms, 0
