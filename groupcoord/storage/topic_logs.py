@@ -66,7 +66,7 @@ class _Failure(NamedTuple):
 
     error: FailedLogError
     retry_ms: int
-    acknowledged: Acknowledged | None
+    acknowledged: Acknowledged
 
 
 Partition = tuple[UUID, int]
@@ -160,7 +160,7 @@ class TopicLogs:
         # Opening a broken log reads files. Clients retry within milliseconds, so it is tried once per interval.
         if failure is not None and self._now_ms() < failure.retry_ms:
             raise failure.error
-        acknowledged = NOTHING_ACKNOWLEDGED if failure is None else failure.acknowledged or NOTHING_ACKNOWLEDGED
+        acknowledged = NOTHING_ACKNOWLEDGED if failure is None else failure.acknowledged
         memory = self._memory_of(topic)
         try:
             _take_log_bytes(memory)

@@ -127,54 +127,59 @@ class SegmentLog(PartitionLog):
             # Files of a clean shutdown are trusted if they fit together; otherwise the end of the log is read, as after
             # a crash.
             if bases and not (is_clean and self._resume(bases, epochs)):
-                for _ in self._recover(bases, epochs, reads_sealed=False):
-                    pass
+                self._recover_end(bases, epochs)
 
-    def _batches_while_opening(self) -> Iterator[Batch]:
-        """Open the log in one pass over all batches, validated, and yield each."""
-        with self._opening() as (bases, epochs):
-            yield from self._recover(bases, epochs, reads_sealed=True)
-
-    def _recover(self, bases: Sequence[int], epochs: list[tuple[int, int]], *, reads_sealed: bool) -> Iterator[Batch]:
-        """Yield the batches of the segments that a crash may have damaged, or of all segments; truncate a torn tail."""
-        # Nothing is resumed here, so the shutdown has to write the state.
-        self._is_saved = not bases
-        if not reads_sealed:
-            recover_log(self.folder.path, bases)  # may truncate segments
-        sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
-        # Sealed segments are never written again. Only the last segment with data and those after it can have a torn
-        # tail: they may have been written when the power failed.
-        recovered = max((number for number, size in enumerate(sizes) if size), default=0)
-        for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
-            if number < recovered:
-                found = FileSegment.found(self.folder.path, base, following, sizes[number], self.files, self.memory)
-                segment, knows_aborted = found, len(found.aborted) > 0
-                if not reads_sealed:
-                    self._begin(segment)
-                    continue
-            elif number == recovered and not reads_sealed:
-                self._replay_sealed(base, epochs)
-            if number >= recovered or not segment.has_indexes:
-                # Indexes of an older state must go before the segment is read, since a broker trusts existing ones.
-                # Indexes of the last segment are emptied instead: a broker logs missing ones as an error.
-                is_last = following == OFFSETS_END
-                self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
-                segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
+    def _recover_end(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> None:
+        """Truncate a torn tail, and read the segments that a crash may have damaged."""
+        recover_log(self.folder.path, bases)
+        self._is_saved = False  # nothing was resumed, so the shutdown has to write the state
+        sizes = self._sizes(bases)
+        first = _first_unsealed(sizes)
+        self._begin_sealed(bases[: first + 1])
+        self._replay_sealed(bases[first], epochs)
+        for (base, following), size in zip(pairwise([*bases[first:], OFFSETS_END]), sizes[first:], strict=True):
+            segment = self._unindexed(base, is_last=following == OFFSETS_END)
             self._begin(segment)
             # After recover_log() the headers alone are enough.
-            batches = self._checked(segment, following, bases) if reads_sealed else segment.scan(sizes[number])
-            for batch in batches:
+            for batch in segment.scan(size):
                 note_epoch(batch, epochs)
                 aborted = replay(batch, self.producers)
-                # The index of aborted transactions of a sealed segment may exist in its file; adding entries again
-                # would list them twice.
-                if aborted is not None and not knows_aborted:
+                if aborted is not None:
                     segment.add_aborted(aborted)
-                yield batch
-            if following != OFFSETS_END:
-                segment.next_offset = following
-                with contextlib.suppress(OSError):
-                    segment.seal()
+            _end_segment(segment, following)
+
+    def _batches_while_opening(self) -> Iterator[Batch]:
+        """Open the log in one pass over all batches, validated, and yield each. A torn tail is truncated."""
+        with self._opening() as (bases, epochs):
+            self._is_saved = not bases
+            sizes = self._sizes(bases)
+            first = _first_unsealed(sizes)
+            for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
+                segment = self._found(base, following, sizes[number])
+                # The file of a sealed segment's aborted transactions may hold them already.
+                knows_aborted = len(segment.aborted) > 0
+                if number >= first or not segment.has_indexes:
+                    segment, knows_aborted = self._unindexed(base, is_last=following == OFFSETS_END), False
+                self._begin(segment)
+                for batch in self._checked(segment, following, bases):
+                    note_epoch(batch, epochs)
+                    aborted = replay(batch, self.producers)
+                    if aborted is not None and not knows_aborted:
+                        segment.add_aborted(aborted)
+                    yield batch
+                _end_segment(segment, following)
+
+    def _sizes(self, bases: Sequence[int]) -> list[int]:
+        return [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
+
+    def _found(self, base: int, following: int, size_bytes: int) -> FileSegment:
+        return FileSegment.found(self.folder.path, base, following, size_bytes, self.files, self.memory)
+
+    def _unindexed(self, base: int, *, is_last: bool) -> FileSegment:
+        """Return a segment that is about to be read, without the indexes of an older state, which a broker trusts."""
+        # Those of the last segment are emptied instead: a broker logs missing ones as an error.
+        self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
+        return FileSegment(self.folder.path, base, self.files, self.memory)
 
     def _replay_sealed(self, base: int, epochs: list[tuple[int, int]]) -> None:
         """Derive epochs and producers from the segments before ``base``."""
@@ -218,10 +223,9 @@ class SegmentLog(PartitionLog):
             raise
 
     def _begin_sealed(self, bases: Sequence[int]) -> None:
-        path = self.folder.path
-        for base, following in pairwise(bases):
-            size_bytes = os.path.getsize(segment_path(path, base))
-            self._begin(FileSegment.found(path, base, following, size_bytes, self.files, self.memory))
+        """Begin the segments before the last of ``bases`` without reading them."""
+        for (base, following), size_bytes in zip(pairwise(bases), self._sizes(bases[:-1]), strict=True):
+            self._begin(self._found(base, following, size_bytes))
 
     def _go_on_behind(self, bases: Sequence[int]) -> None:
         if bases:
@@ -567,6 +571,21 @@ class SegmentLog(PartitionLog):
                     yield batch
         finally:
             self.reader_count -= 1
+
+
+def _first_unsealed(sizes: Sequence[int]) -> int:
+    """Return the number of the first segment that may have been written when the power failed.
+
+    It is the last one with data. Those before it are sealed and never written again.
+    """
+    return max((number for number, size in enumerate(sizes) if size), default=0)
+
+
+def _end_segment(segment: FileSegment, following: int) -> None:
+    if following != OFFSETS_END:
+        segment.next_offset = following
+        with contextlib.suppress(OSError):
+            segment.seal()
 
 
 def _lost(loss: str) -> LostSegmentError:

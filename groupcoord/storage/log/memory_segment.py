@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.batches import LAST_OFFSET_DELTA_POSITION, Batch, iter_batches
-from groupcoord.storage.log.index import AbortedTransaction
+from groupcoord.storage.log.index import AbortedEntries, AbortedTransaction
 from groupcoord.storage.log.settings import BATCH_OVERHEAD_BYTES, LogMemory
 
 Pieces = tuple[bytes | bytearray | memoryview, ...]
@@ -35,14 +35,6 @@ class Place(NamedTuple):
     position: int
     end_position: int
     data: memoryview = NOT_READ
-
-
-class AbortedTransactions(Protocol):
-    """Aborted transactions with markers in a segment, in order."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> AbortedTransaction: ...
 
 
 class Segment(ABC):
@@ -72,8 +64,8 @@ class Segment(ABC):
 
     @property
     @abstractmethod
-    def aborted(self) -> AbortedTransactions:
-        """Aborted transactions with markers here."""
+    def aborted(self) -> AbortedEntries | list[AbortedTransaction]:
+        """Aborted transactions with markers in this segment, in the order of the markers."""
 
     # ------------------------------------------------------------ writing
 

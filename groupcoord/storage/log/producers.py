@@ -111,9 +111,8 @@ class ProducerStates:
     def __init__(self, memory: LogMemory) -> None:
         self._memory = memory
         self._producers: OrderedDict[int, _Producer] = OrderedDict()  # the most recent writer last
-        self._open: list[
-            tuple[int, int]
-        ] = []  # heap of first offset and producer id; ended transactions are removed when they reach the top
+        # Heap of first offsets and producer ids. Ended transactions are removed when they reach the top.
+        self._open: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._producers)

@@ -280,9 +280,8 @@ class SqlLogStore(ABC):
             connection = self._own_connection()
             query = f"UPDATE {self.name}_owner SET looks = looks + 1 WHERE epoch = {self._epoch}"
             try:
-                connection.execute(
-                    self.hasty
-                )  # without a sync: a crash of the database that loses it ends the lease, too
+                # Without a sync: a crash of the database that loses it ends the lease, too.
+                connection.execute(self.hasty)
                 updated = connection.execute(query)
                 connection.execute(self.careful)
             except self.error as error:
@@ -338,10 +337,8 @@ class SqlLogStore(ABC):
     def _compact(self, partition: int) -> Generator[None, None, None]:
         """Compact a log partition, yielding after each portion. The rest is consistent at any time."""
         with self._lock:
-            self._clean.setdefault(partition, 0)
-            self._clean[partition] += self._dirty.pop(
-                partition, 0
-            )  # also after an error, so that it is not repeated at once
+            # Also if the pass fails, so that it is not repeated at once.
+            self._clean[partition] = self._clean.get(partition, 0) + self._dirty.pop(partition, 0)
         replaced, count = ReplacedRecords(), 0
         for count, record in enumerate(self._records(partition), 1):
             replaced.note(record)
@@ -473,9 +470,8 @@ class SqlLogStore(ABC):
                     query = f"UPDATE {self.name}_owner SET epoch = {epoch}, lease_ms = {self._lease_ms}, looks = 0"
                     connection.execute(query)
                     connection.execute("COMMIT")
-                    self._epoch = (
-                        epoch  # after the commit: if that fails, the old epoch stays and the log is still owned
-                    )
+                    # After the commit: if that fails, the old epoch stays and the log is still owned.
+                    self._epoch = epoch
                     return owner
                 connection.execute("COMMIT")
                 self._discard_connection()
