@@ -52,7 +52,6 @@ MODULES_OF_REQUESTS = (
     "groupcoord.storage.compaction.cleaner",
     "groupcoord.storage.compaction.compactable_logs",
     "groupcoord.storage.log.folder",
-    "groupcoord.storage.log.recovery",
     "groupcoord.storage.log.memory_log",
     "groupcoord.storage.log.batches",
     "groupcoord.storage.log.file_log",

@@ -25,8 +25,8 @@ from groupcoord.storage.log.settings import LEADER_EPOCH, LOG_BYTES, LogMemory, 
 if TYPE_CHECKING:
     from groupcoord.storage.compaction.cleaner import Cleaner, Logs
     from groupcoord.storage.data_directory import DataDirectory
+    from groupcoord.storage.log.folder import Acknowledged
     from groupcoord.storage.log.memory_log import PartitionLog
-    from groupcoord.storage.log.recovery import Acknowledged
 
 
 RETRY_MS = 1_000
@@ -153,7 +153,7 @@ class TopicLogs:
 
     def _opened(self, topic: NamedTopic, partition_index: int, directory: DataDirectory) -> PartitionLog:
         from groupcoord.storage.log.file_log import SegmentLog
-        from groupcoord.storage.log.recovery import NOTHING_ACKNOWLEDGED
+        from groupcoord.storage.log.folder import NOTHING_ACKNOWLEDGED
 
         partition = topic.topic_id, partition_index
         failure = self._failures.get(partition)

@@ -16,11 +16,11 @@ from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.storage.files import segment_path, sync_path
 from groupcoord.storage.log.file_log import SegmentLog
 from groupcoord.storage.log.file_segment import FileSegment
+from groupcoord.storage.log.folder import CLEANED_SUFFIX, finish_swap, swap_path
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.storage.log.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment, Segment
 from groupcoord.storage.log.producers import LastRecord
-from groupcoord.storage.log.recovery import CLEANED_SUFFIX, finish_swap, swap_path
 from groupcoord.storage.log.segment_files import COMPACTION_CHUNK_BYTES, read_batches
 from groupcoord.storage.log.settings import TopicLogSettings
 

@@ -30,11 +30,10 @@ from groupcoord.storage.errors import (
 )
 from groupcoord.storage.files import OpenFiles, segment_path, sync_path, write_leader_epochs
 from groupcoord.storage.log.file_segment import CHECK_INTERVAL_MS, FileSegment, Room
-from groupcoord.storage.log.folder import LogFolder
+from groupcoord.storage.log.folder import NOTHING_ACKNOWLEDGED, Acknowledged, LogFolder, find_loss, recover_log
 from groupcoord.storage.log.index import LeaderEpochs
 from groupcoord.storage.log.memory_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
 from groupcoord.storage.log.memory_segment import Segment
-from groupcoord.storage.log.recovery import NOTHING_ACKNOWLEDGED, Acknowledged, find_loss, recover_log
 from groupcoord.storage.log.segment_files import OFFSETS_END, read_batches
 from groupcoord.storage.log.settings import LEADER_EPOCH, NO_LEADER_EPOCH, LogMemory, TopicLogSettings
 
@@ -176,8 +175,8 @@ class SegmentLog(PartitionLog):
         return FileSegment.found(self.folder.path, base, following, size_bytes, self.files, self.memory)
 
     def _unindexed(self, base: int, *, is_last: bool) -> FileSegment:
-        """Return a segment that is about to be read, without the indexes of an older state, which a broker trusts."""
-        # Those of the last segment are emptied instead: a broker logs missing ones as an error.
+        """Return a segment to read, and remove indexes of an older state, which a broker would trust."""
+        # Indexes of the last segment are emptied instead: a broker logs missing ones as an error.
         self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
         return FileSegment(self.folder.path, base, self.files, self.memory)
 

@@ -22,6 +22,7 @@ from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
 from groupcoord.storage.errors import FailedLogError, LostSegmentError, UnwrittenBatchError
 from groupcoord.storage.files import OpenFiles, replace_file, segment_path
+from groupcoord.storage.log.folder import INDEX_SUFFIXES
 from groupcoord.storage.log.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -32,7 +33,6 @@ from groupcoord.storage.log.index import (
     MemoryEntries,
 )
 from groupcoord.storage.log.memory_segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
-from groupcoord.storage.log.recovery import INDEX_SUFFIXES
 from groupcoord.storage.log.segment_files import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
 from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 

@@ -1,19 +1,33 @@
-"""Folder of a partition's log: its name, and the small files in it."""
+"""Folder of a partition's log: its small files, recovery of torn tails, interrupted swaps, and lost segments.
+
+Compaction replaces segments with Kafka's steps and file names. ``N.log.cleaned`` is being written, and a load ignores
+it. ``N.log.swap`` is complete and durable, and replaces all segments whose base offset lies in it: these are deleted,
+and it becomes ``N.log``. Source: Kafka's ``LocalLog.replaceSegments`` and ``LogLoader``.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import re
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.storage.errors import FailedLogError, RefusedBatchError
+from groupcoord.config.files import open_file
+from groupcoord.records.batches import MAGIC_POSITION, MAGIC_V2, InvalidBatchError
+from groupcoord.records.salvage import find_batch
+from groupcoord.storage.errors import CorruptLogError, FailedLogError, RefusedBatchError
 from groupcoord.storage.files import (
     forget_clean_shutdown,
     list_segments,
     read_leader_epochs,
     read_topic_id,
+    segment_path,
+    sync_path,
     topic_id_text,
     write_partition_metadata,
 )
@@ -25,7 +39,186 @@ from groupcoord.storage.log.producers import (
     snapshot_path,
     write_snapshot,
 )
-from groupcoord.storage.log.recovery import INDEX_SUFFIXES, finish_swaps
+from groupcoord.storage.log.segment_files import OFFSETS_END, offsets_end, read_at_most, read_batches
+from groupcoord.storage.log.settings import LEADER_EPOCH
+
+logger = logging.getLogger(__name__)
+
+DISK_SECTOR_BYTES = 512
+"""Smallest unit that a power failure keeps or loses."""
+
+
+def _recover_segment(path: Path, base_offset: int, end_offset: int) -> int:
+    """Truncate the torn tail of a segment, left by a write that a crash interrupted; return the size of the file.
+
+    Raises:
+        CorruptLogError: a batch is malformed and an intact one follows it, or the file is not a segment.
+    """
+    size = 0
+    try:
+        for batch in read_batches(path, base_offset=base_offset, end_offset=end_offset):
+            size = batch.position + batch.size_bytes
+    except InvalidBatchError as error:
+        # Truncating here would lose acknowledged records behind damage in the middle of the file.
+        if _holds_batch(path, size):
+            raise CorruptLogError(path, error.position, error.reason) from error
+        # A file that never held a batch of this segment belongs to another program. Truncating it would destroy that
+        # program's data.
+        if not size and not _may_be_torn(path, base_offset):
+            raise CorruptLogError(path, 0, f"it does not begin as a segment does ({error.reason})") from error
+        file_size = path.stat().st_size
+        logger.warning(
+            "%s: cut %d bytes at position %d, the torn tail of an interrupted write (%s)",
+            path,
+            file_size - size,
+            size,
+            error.reason,
+        )
+        os.truncate(path, size)
+    return size
+
+
+def recover_log(folder: Path, segments: Sequence[int]) -> int:
+    """Truncate the torn tails of a log after a crash; return the size of its last segment in bytes.
+
+    Raises:
+        CorruptLogError: a batch is malformed and an intact one follows it, or a file is not a segment.
+    """
+    sizes = []
+    # Only the last segment that holds a batch can have been written when the power failed. A roll may have created
+    # empty files behind it, so the search goes back.
+    for following, base_offset in pairwise([OFFSETS_END, *reversed(segments)]):
+        sizes.append(_recover_segment(segment_path(folder, base_offset), base_offset, following))
+        if sizes[-1]:
+            break
+    return sizes[0]
+
+
+def _holds_batch(path: Path, position: int) -> bool:
+    """Return whether an intact batch starts at or after ``position``, so that there is no torn tail."""
+    # A batch with decreasing offsets counts as intact, because no interrupted write leaves one.
+    with open(path, "rb", buffering=0, opener=open_file) as file:
+        descriptor = file.fileno()
+        size_bytes = os.fstat(descriptor).st_size
+        return find_batch(lambda start, size: read_at_most(descriptor, size, start), position, size_bytes) < size_bytes
+
+
+def _may_be_torn(path: Path, base_offset: int) -> bool:
+    """Return whether a file without an intact batch may be a partial first write. If not, it belongs to another
+    program.
+    """
+    with open(path, "rb", opener=open_file) as file:
+        head = file.read(DISK_SECTOR_BYTES)
+    # A killed process leaves the beginning of the batch, a power failure maybe zeros for what was not on the disk.
+    if not any(head):
+        return True
+    # A torn write may end within the first field, so the check works with any number of its bytes.
+    # The available bytes of the base offset bound its value.
+    lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
+    highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
+    is_offset = lowest < offsets_end(base_offset) and base_offset <= highest
+    return is_offset and (len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] <= MAGIC_V2)
+
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+"""Index files of a segment. A broker rebuilds missing ones and trusts existing ones."""
+
+_UNFINISHED_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex)\.(cleaned|swap)")
+
+
+def swap_path(folder: Path, base_offset: int) -> Path:
+    return segment_path(folder, base_offset).with_suffix(f".log{SWAP_SUFFIX}")
+
+
+def finish_swaps(folder: Path) -> None:
+    """Finish or undo the swaps that a crash interrupted, also a broker's. Other files stay."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    matches = [match for match in map(_UNFINISHED_FILE.fullmatch, names) if match]
+    # As in Kafka's loader: .swap files from the first .cleaned file on are part of an unfinished rewrite.
+    first_cleaned = min((int(match[1]) for match in matches if match.groups()[1:] == ("log", "cleaned")), default=None)
+    swaps = []
+    for match in matches:
+        kind, state = match[2], match[3]
+        is_undone = state == "cleaned" or (first_cleaned is not None and int(match[1]) >= first_cleaned)
+        # Swapped index files are not used: the indexes are rebuilt from the segment.
+        if kind == "log" and not is_undone:
+            swaps.append(int(match[1]))
+        else:
+            (folder / match[0]).unlink()
+    for base_offset in swaps:
+        swap = swap_path(folder, base_offset)
+        # Read completely: after this the replaced segments are deleted.
+        end_offset = base_offset
+        try:
+            for batch in read_batches(swap, base_offset=base_offset):
+                end_offset = batch.next_offset
+        except InvalidBatchError as error:
+            raise CorruptLogError(swap, error.position, error.reason) from error
+        # The swap file's offsets determine the segments that it replaces: a crash may have deleted some.
+        replaced = [base for base in list_segments(folder) if base_offset < base < end_offset]
+        finish_swap(folder, [base_offset, *replaced])
+        sync_path(folder)
+        logger.warning("%s: finished the compaction that was interrupted there", swap)
+
+
+def finish_swap(folder: Path, replaced: Sequence[int]) -> None:
+    """Delete segments and rename the swap file, which holds their records, is durable and named after the first.
+
+    After an OSError opening the partition again finishes the swap.
+    """
+    for base_offset in replaced:
+        path = segment_path(folder, base_offset)
+        if base_offset != replaced[0]:
+            path.unlink(missing_ok=True)
+        # The first segment's indexes belong to its old contents, too.
+        for suffix in INDEX_SUFFIXES:
+            path.with_suffix(suffix).unlink(missing_ok=True)
+    # Last, so that a crash before finds the swap file and starts over.
+    swap_path(folder, replaced[0]).replace(segment_path(folder, replaced[0]))
+
+
+class Acknowledged(NamedTuple):
+    """State that a failed log must hold when it is opened again; otherwise acknowledged records are lost."""
+
+    end_offset: int
+    bases: frozenset[int]
+    leader_epoch: int
+
+
+NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
+
+
+def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor: int) -> str | None:
+    """Compare the files of a log partition with what was left there; return what is wrong, or None.
+
+    ``size_bytes`` and ``descriptor`` (-1 if it is not open) are those of the last segment.
+    """
+    if not segments:
+        return None
+    path = folder
+    try:
+        for base_offset in segments:
+            path = segment_path(folder, base_offset)
+            # By name, because an open descriptor survives its deletion.
+            found = path.stat()
+        # The name must still lead to the open file: a copy with the same size does not get the next writes.
+        written = found if descriptor < 0 else os.fstat(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{path} was deleted or moved away"
+    # A disk error shows when a file is read or written.
+    except OSError:
+        return None
+    if not os.path.samestat(found, written):
+        return f"{path} was replaced by another file"
+    if found.st_size != size_bytes:
+        return f"{path} has {found.st_size} bytes, but {size_bytes} were there"
+    return None
+
 
 SNAPSHOTS_KEPT = 2
 """The newest snapshot is read, and the one before if the newest is broken."""

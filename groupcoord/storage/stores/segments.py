@@ -37,8 +37,7 @@ from groupcoord.storage.data_directory import DirectoryLock
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.files import OpenFiles, find_topic_id, list_partitions, partition_folder, read_topic_id
 from groupcoord.storage.log.file_log import SegmentLog
-from groupcoord.storage.log.folder import LogFolder
-from groupcoord.storage.log.recovery import NOTHING_ACKNOWLEDGED, Acknowledged
+from groupcoord.storage.log.folder import NOTHING_ACKNOWLEDGED, Acknowledged, LogFolder
 from groupcoord.storage.log.segment_files import all_records, encode_records, last_records
 from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 
