@@ -1,4 +1,4 @@
-"""Errors of log directories and of the logs in them; a log's errors are also errors of a log store."""
+"""Errors of log directories and logs; a log's errors are also errors of a log store."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class LogDirectoryError(GroupcoordError, OSError):
 
 
 class DirectoryLockedError(LogDirectoryError):
-    """Another process, or another store of this one, holds the lock of the directory."""
+    """Another process, or another store of this one, uses the directory."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "another process is using it")
 
 
 class CorruptLogError(LogStoreError):
-    """A segment file is corrupt before its last batch, so that truncating it would lose records. Nothing was changed.
+    """A segment file is corrupt before its last batch; truncating it would lose records, so nothing was changed.
 
     Attributes:
         path: the file.
@@ -49,7 +49,7 @@ class TopicLogError(GroupcoordError, LogStoreError):
         error_code: the error code of the response.
         reason: the message of the response in newer versions.
         records: indexes of the invalid records in the batch; empty if the batch as a whole is invalid.
-        tells_start: whether the response holds the start offset of the log, as in Kafka for errors that the log found.
+        tells_start: whether the response holds the start offset of the log, as for errors that the log found.
     """
 
     def __init__(
@@ -81,7 +81,4 @@ class FailedLogError(TopicLogError, AppendOutcomeUnknownError):
 
 
 class LostSegmentError(FailedLogError):
-    """Another program deleted, moved or changed a segment file: acknowledged records may be lost.
-
-    The log can be used again when they are back.
-    """
+    """Another program deleted, moved or changed a segment file. The log can be used again when its records are back."""

@@ -1,8 +1,7 @@
 """Log of one partition in segment files of Kafka's layout, which a broker can open and may have written.
 
-An append is one batch and one ``write``. When it returns, the operating system has the bytes, and killing the process
-loses nothing. Indexes and producer snapshots are written from time to time, as Kafka does, so that opening a log does
-not have to read all of it.
+An append is one batch and one ``write``; killing the process afterwards loses nothing. Indexes and producer snapshots
+are written when a segment is full and at shutdown, so that opening a log reads little.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 
 def _watched(method: Callable[Concatenate[SegmentLog, P], T]) -> Callable[Concatenate[SegmentLog, P], T]:
-    """Wrap a method so that it refuses a failed log, and fails the log if its files can't be used."""
+    """Wrap a method so that it fails for a failed log, and fails the log if its files can't be used."""
 
     @wraps(method)
     def watched(log: SegmentLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -92,7 +91,7 @@ class SegmentLog(PartitionLog):
         self.folder = folder
         self.files = files
         self.reader_count = 0
-        self._reading = folder.path  # the file that is being read
+        self._reading = folder.path
         self._first_start = start_offset
         self._note_start = note_start
         self._required = acknowledged
@@ -101,10 +100,10 @@ class SegmentLog(PartitionLog):
         self._saved_epochs: tuple[tuple[int, int], ...] = ()
         self._room: Room | None = None
         self._has_written = False
-        self._is_saved = True  # whether the files for the next start are up to date
-        self._has_new_files = False  # whether there are new files whose names are not synced
+        self._is_saved = True
+        self._has_new_files = False
         self._checked_interval = -1
-        self._durable_offset = 0  # the first offset that is not flushed
+        self._durable_offset = 0
         self._unflushed_since_ms = 0
 
     @property
@@ -116,15 +115,14 @@ class SegmentLog(PartitionLog):
     def open(self, *, is_clean: bool) -> None:
         """Read what appends and reads need to know about the files.
 
-        A log that was not shut down cleanly is checked at its end, and a torn tail is truncated.
+        Without a clean shutdown the end of the log is checked, and a torn tail is truncated.
 
         Raises:
             LogStoreError: a file is corrupt, missing, or belongs to another topic.
             OSError: a file can't be read or truncated.
         """
         with self._opening() as (bases, epochs):
-            # Files of a clean shutdown are trusted if they fit together; otherwise the end of the log is read, as after
-            # a crash.
+            # If the files of a clean shutdown do not fit together, the end of the log is read as after a crash.
             if bases and not (is_clean and self._resume(bases, epochs)):
                 self._recover_end(bases, epochs)
 
@@ -175,37 +173,36 @@ class SegmentLog(PartitionLog):
         return FileSegment.found(self.folder.path, base, following, size_bytes, self.files, self.memory)
 
     def _unindexed(self, base: int, *, is_last: bool) -> FileSegment:
-        """Return a segment to read, and remove indexes of an older state, which a broker would trust."""
+        """Return a segment to read, and remove outdated indexes, which a broker would trust."""
         # Indexes of the last segment are emptied instead: a broker logs missing ones as an error.
         self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
         return FileSegment(self.folder.path, base, self.files, self.memory)
 
     def _replay_sealed(self, base: int, epochs: list[tuple[int, int]]) -> None:
         """Derive epochs and producers from the segments before ``base``."""
-        # The batches hold the leader epochs, too, but finding them takes a pass over all headers.
+        # Without the file of epochs this takes a pass over all headers.
         if not self._saved_epochs:
             self._note_epochs(epochs)
-        # Producer snapshots behind this segment's start may cover batches that recovery truncates.
+        # Later snapshots may cover batches that recovery truncates.
         self.folder.forget_snapshots_behind(base)
         self._replay(self.folder.load_producers(self.producers, base))
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-        """Yield the segments and leader epochs at the beginning, and derive the rest of the state at the end."""
+        """Yield the segments and leader epochs, and derive the rest of the state when the caller
+        has read the batches.
+        """
         try:
             path, bases, required = self.folder.path, self.folder.open(), self._required
-            # A log that failed is opened again with what it had acknowledged. Without this check a deleted segment
-            # would look like retention.
+            # Without this check of a log that had failed, a deleted segment would look like retention.
             if not required.bases.issubset(bases):
                 missing = segment_path(path, min(required.bases.difference(bases)))
                 raise LostSegmentError(f"{missing} is missing; put it back, or restart to go on without it")
-            # The directory lock must still be held before a tail is truncated: after its loss a broker may be writing
-            # these files.
+            # Before a tail is truncated: without the lock of the directory a broker may be writing.
             self._may_change()
             epochs = self.folder.leader_epochs()
             self._saved_epochs = tuple(epochs)
             yield bases, epochs
-            # The state after the last batch is known only when the caller has read all of them.
             self._go_on_behind(bases)
             if self.end_offset < required.end_offset:
                 raise LostSegmentError(
@@ -233,8 +230,7 @@ class SegmentLog(PartitionLog):
             self._rolled_bytes = active.size_bytes
             self._first_timestamp_ms = NO_TIMESTAMP if active.first_timestamp_ms is None else active.first_timestamp_ms
             self.end_offset = self._durable_offset = active.next_offset
-            # DeleteRecords may have raised the start inside a segment, and a crash may have truncated the log below
-            # that.
+            # DeleteRecords may have raised the start inside a segment, and a crash truncated the log below it.
             self.start_offset = min(max(self._first_start, bases[0]), self.end_offset)
 
     def _checked(self, segment: FileSegment, following: int, bases: Sequence[int]) -> Iterator[Batch]:
@@ -247,11 +243,10 @@ class SegmentLog(PartitionLog):
                     segment.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
                 yield batch
         except InvalidBatchError as error:
-            # A bad batch is a torn tail only if no intact batch follows it. Otherwise recovery raises and truncates
-            # nothing.
+            # Raises if an intact batch follows, so that this is no torn tail.
             recover_log(self.folder.path, bases)
             size_bytes = path.stat().st_size
-            # Recovery did not truncate this file: later segments hold batches, so the bad batch is no torn tail.
+            # Not truncated, because later segments hold batches.
             if size_bytes > error.position:
                 raise
             if not is_new:
@@ -268,7 +263,6 @@ class SegmentLog(PartitionLog):
         self.leader_epoch = self.epochs.latest
         self.epochs.trim(self.start_offset, self.end_offset)
         if self._segments:
-            # Without this file the next start only reads more.
             with contextlib.suppress(OSError):
                 self._save_epochs()
 
@@ -280,7 +274,6 @@ class SegmentLog(PartitionLog):
     def _resume(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> bool:
         try:
             active = FileSegment.resumed(self.folder.path, bases[-1], self.files, self.memory)
-        # Any doubt about these files: the end of the log is read instead.
         except (OSError, ValueError, TopicLogError):
             return False
         self._begin_sealed(bases)
@@ -304,11 +297,9 @@ class SegmentLog(PartitionLog):
     # ------------------------------------------------------------ writing
 
     def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
-        """Append a batch that holds its final offsets."""
         room, size_bytes = self._room, len(data)
         if (
-            # Each condition excludes the fast path: no room, a producer's state to change, other limits, a check
-            # that is due.
+            # No room, a producer's state to change, other limits, or a check is due.
             room is None
             or (segment := room.segment).size_bytes + size_bytes > room.end_bytes
             or data[ATTRIBUTES_POSITION] & TRANSACTIONAL
@@ -334,27 +325,26 @@ class SegmentLog(PartitionLog):
         try:
             if not self._has_written:
                 self._start_writing()
-            # The segment alone knows where the log ends, also after a write that was taken back.
+            # The segment knows where the log ends, also after a write that was taken back.
             self._rolled_bytes, self._room = self._active_bytes, None
             super()._write(write, settings, now_ms)
             if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
                 self._checked_interval = now_ms // CHECK_INTERVAL_MS
                 self._check_written()
-            # The oldest unflushed record starts the time of flush.ms.
             if end_offset == self._durable_offset:
                 self._unflushed_since_ms = now_ms
             if self.end_offset - self._durable_offset >= settings.flush_messages:
                 self._make_durable()
-            # With a flush policy each append has to count unflushed records, so the fast path is closed.
+            # With a flush policy each append has to count records, so the fast path is closed.
             if settings.flush_messages == INT64_MAX:
                 self._room = Room(self._segments[-1], settings, now_ms, self._first_timestamp_ms + settings.roll_ms)
         except TopicLogError as error:
-            self.end_offset = end_offset  # unacknowledged records need not be there when the log is opened again
+            self.end_offset = end_offset  # unacknowledged records need not be there on reopening
             self._trouble(error)
             raise
 
     def _start_writing(self) -> None:
-        # The first write after opening: files may have changed since they were read.
+        # Files may have changed since they were read.
         loss = find_loss(self.folder.path, self._bases, self._active_bytes, -1)
         if loss is not None:
             raise _lost(loss)
@@ -370,14 +360,14 @@ class SegmentLog(PartitionLog):
 
     def begin_epoch(self, leader_epoch: int) -> None:
         super().begin_epoch(leader_epoch)
-        # An epoch that responses have named must outlive the process, also without a record.
+        # An epoch of responses must outlive the process, also without a record.
         if self.failure is None and self.epochs.entries != self._saved_epochs:
-            self._has_written, self._room = False, None  # if the epoch can't be written now, the next batch tries again
+            self._has_written, self._room = False, None  # the next batch tries again
             with contextlib.suppress(OSError):
                 self._make_folder()
 
     def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
-        # Index entries hold 32-bit offsets relative to the base offset.
+        # Index entries hold 32-bit relative offsets.
         return super()._is_full(last, write, settings) or not self._segments[-1].may_reach(write.next_offset)
 
     def _roll(self, settings: TopicLogSettings) -> None:
@@ -387,16 +377,15 @@ class SegmentLog(PartitionLog):
         segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
         try:
             if sealed is not None:
-                # Indexes of an earlier process end where it stopped. If sealing fails below, stale files would outlive
-                # the segment's end, and a broker would trust them.
+                # If sealing fails below, indexes of an earlier process would be outdated, and a broker would trust
+                # them.
                 sealed.forget_saved_indexes()
             segment.create()
         except OSError as error:
             raise UnwrittenBatchError(f"{segment.path}: no new segment: {error.strerror or error}") from error
-        # The name of a new file needs an fsync of the folder; it is done with the next flush.
+        # The name of a new file needs an fsync of the folder, done with the next flush.
         self._has_new_files = True
         if sealed is not None:
-            # Without these files the next start only reads more.
             with contextlib.suppress(OSError):
                 self.folder.save_producers(self.producers, self.end_offset)
                 sealed.seal()
@@ -415,7 +404,6 @@ class SegmentLog(PartitionLog):
             self._trouble(_lost(loss))
 
     def _find_loss(self) -> str | None:
-        # A closed file (-1) is compared by name and size only.
         descriptor = self.files.find(self._segments[-1].path) if self._segments else -1
         return find_loss(self.folder.path, self._bases, self._active_bytes, descriptor)
 
@@ -447,7 +435,7 @@ class SegmentLog(PartitionLog):
         # After a failed fsync only reading the file again shows what it holds.
         active = self._segments[-1]
         try:
-            # The data, then the names of new files: after a power failure both are needed.
+            # After a power failure data and names of new files are needed.
             active.flush()
             if self._has_new_files:
                 sync_path(self.folder.path)
@@ -461,7 +449,7 @@ class SegmentLog(PartitionLog):
     # ------------------------------------------------------------ the start, and the end
 
     def _start_at(self, offset: int) -> None:
-        # The checkpoint comes first: if it can't be written, nothing was deleted.
+        # The checkpoint first: if it can't be written, nothing was deleted.
         before = self.start_offset
         self.start_offset = offset
         try:
@@ -475,23 +463,21 @@ class SegmentLog(PartitionLog):
         self._note_start(offset)
         if self.epochs.trim(offset, self.end_offset):
             self._save_epochs()
-        # The last segment stays, since it is being written.
         self._drop(bisect_right(self._bases[1:], offset))
 
     retain = _watched(PartitionLog.retain)
 
     def close(self) -> None:
-        """Close the log, because the topic was deleted; its folder is deleted separately."""
+        """Close the log of a deleted topic; its folder is deleted separately."""
         self.let_go()
         self.is_closed = True
         self._tell()
 
     def shut(self) -> bool:
-        """Write the state for the next start, and close the files. Return whether that worked."""
         is_clean = self.failure is None
         if is_clean and self._segments and not self._is_saved:
             try:
-                # A recovered log is synced without a write, too: the process before may have died before its fsync.
+                # Also a recovered log without a write: the process before may have died before its fsync.
                 if self._is_unflushed or not self._has_written:
                     self._make_durable()
                 self.folder.save_producers(self.producers, self.end_offset)
@@ -521,7 +507,7 @@ class SegmentLog(PartitionLog):
         self._tell()
 
     def _trouble(self, error: TopicLogError) -> None:
-        # Each failure is reported once, although every later call raises it again.
+        # Reported once, although every later call raises it again.
         if error.error_code is ErrorCode.KAFKA_STORAGE_ERROR and error is not self.failure:
             self._report("a log can't be used", f"{self.folder.path.name}: {error}")
         if isinstance(error, FailedLogError) and self.failure is None:
@@ -557,10 +543,10 @@ class SegmentLog(PartitionLog):
             raise StorageError(f"{self._reading} can't be read: {error}") from error
 
     def _batches_before(self, end_offset: int) -> Iterator[Batch]:
-        # Compaction waits with its swap until no reader is left: this reader opens files by their names.
+        # Compaction waits with its swap: this reader opens files by their names.
         self.reader_count += 1
         try:
-            # A copy of the list, since appends may roll while the caller iterates.
+            # A copy, since appends may roll meanwhile.
             for segment in [segment for segment in self._segments if segment.base_offset < end_offset]:
                 self._reading = path = segment_path(self.folder.path, segment.base_offset)
                 ends = {"end_offset": segment.next_offset, "end": segment.size_bytes}

@@ -1,8 +1,7 @@
 """Segment of a log in a file with sparse indexes, byte for byte as Kafka writes them.
 
-While a segment is being written, its indexes are in memory. When the next one begins, they are written to files and
-read from there. Missing indexes are rebuilt from the headers of the batches. Sources: ``LogSegment``, ``OffsetIndex``
-and ``TimeIndex`` of Apache Kafka 4.4.
+The indexes of the segment that is being written are in memory, those of others in files. Missing ones are rebuilt from
+the headers of the batches. Sources: ``LogSegment``, ``OffsetIndex`` and ``TimeIndex`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
 
 AHEAD_BYTES_MAX = 1_048_576
-"""Most bytes that are read together with the header of the first batch; beyond that the header is read alone."""
+"""Most bytes that are read together with the header of the first batch; for more the header is read alone."""
 
 READ_PLACES_MAX = 16
-"""Most positions that are remembered for consumers, so that they continue without a look at the index."""
+"""Most positions that are cached for consumers that continue."""
 
 CHECK_INTERVAL_MS = 100
-"""Interval in which appends check that the file still exists. A check costs as much as a ``write``."""
+"""Interval in which appends check that the file still exists, which costs as much as a ``write``."""
 
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
 _PACK_OFFSET_ENTRY, _PACK_TIME_ENTRY = OFFSET_ENTRY.pack, TIME_ENTRY.pack
 _NOT_KNOWN_MS = NO_TIMESTAMP - 1
-"""Largest timestamp of a segment that was not read yet."""
+"""Largest timestamp of a segment that was not read."""
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
 
@@ -97,7 +96,7 @@ class FileSegment(Segment):
         self._is_released = False
         self._descriptor = -1, -1  # for writing, and the number of closed files when it was opened
         self._largest_ms, self._largest_offset = NO_TIMESTAMP, 0  # the offset is relative
-        self._last_offset, self._last_position = OFFSETS_END, 0  # of the last batch, once it is known
+        self._last_offset, self._last_position = OFFSETS_END, 0  # of the last batch, if known
         self._read_places = {base_offset: 0}  # positions of the batches after those that were read, by offset
         self.aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
 
@@ -117,13 +116,13 @@ class FileSegment(Segment):
 
     @classmethod
     def resumed(cls, folder: Path, base_offset: int, files: OpenFiles, memory: LogMemory) -> FileSegment:
-        """Return a segment that continues to be written, with the indexes of its shutdown.
+        """Return a segment to continue, with the indexes of its shutdown.
 
         OSError, ValueError and TopicLogError mean that its files are missing or do not fit together.
         """
         size_bytes = os.path.getsize(segment_path(folder, base_offset))
         found = cls.found(folder, base_offset, OFFSETS_END, size_bytes, files, memory)
-        # Both must fit the file before their bytes are copied into memory.
+        # Both must fit the file before they are copied into memory.
         indexes = found._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY), found._open_index(_TIME_SUFFIX, TIME_ENTRY)
         if None in indexes:
             raise ValueError(f"{found.path} has no indexes")
@@ -149,7 +148,7 @@ class FileSegment(Segment):
 
     @property
     def max_timestamp_ms(self) -> int:
-        # The last entry of the time index holds the largest timestamp, so sealed segments need not be read.
+        # The last entry of the time index holds it, so sealed segments need not be read.
         if self._largest_ms == _NOT_KNOWN_MS:
             _, times = self._indexes()
             self._largest_ms, self._largest_offset = times[-1] if len(times) else (NO_TIMESTAMP, 0)
@@ -158,7 +157,6 @@ class FileSegment(Segment):
     # ------------------------------------------------------------ writing
 
     def create(self) -> None:
-        # Appends open it without O_CREAT, so that a deleted file is noticed.
         self._files.writing(self.path, creates=True)
 
     def may_reach(self, next_offset: int) -> bool:
@@ -173,9 +171,9 @@ class FileSegment(Segment):
             if closed_count != self._files.closed_count:
                 descriptor = self._files.writing(self.path)
                 self._descriptor = descriptor, self._files.closed_count
-            # One system call for each batch: a killed process leaves at most one partial batch, at the end of the file.
+            # One system call per batch: a killed process leaves at most one partial batch, at the end of the file.
             written = os.write(descriptor, pieces[0]) if len(pieces) == 1 else os.writev(descriptor, pieces)
-        # The file is opened without O_CREAT here. Creating it again would hide that acknowledged records are gone.
+        # Opened without O_CREAT: a new file would hide that acknowledged records are gone.
         except FileNotFoundError as error:
             raise LostSegmentError(f"{self.path} was deleted or moved away") from error
         except OSError as error:
@@ -186,10 +184,9 @@ class FileSegment(Segment):
 
     def _take_back(self, reason: str) -> NoReturn:
         """Truncate the file to the start of a batch that could not be written completely, and raise."""
-        # The write may have failed because the file could not be opened: then there is nothing to truncate.
         descriptor = self._files.find(self.path)
         try:
-            # If no bytes were written, truncation is needless and may fail, too.
+            # Without written bytes truncation is needless and may fail, too.
             if descriptor >= 0 and os.fstat(descriptor).st_size != self.size_bytes:
                 os.ftruncate(descriptor, self.size_bytes)
         except OSError as error:
@@ -197,7 +194,7 @@ class FileSegment(Segment):
         raise UnwrittenBatchError(f"{self.path}: {reason}")
 
     def note(self, base_offset: int, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Add a batch at the end of the file to the state, and to the indexes if it is due for an entry."""
+        """Add a batch at the end of the file to the state, and to the indexes if an entry is due."""
         relative = next_offset - 1 - self.base_offset
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = max_timestamp_ms
@@ -210,7 +207,7 @@ class FileSegment(Segment):
         self.next_offset = next_offset
 
     def _add_entries(self, relative: int) -> None:
-        # Without an entry reads scan more headers. Failing the append instead would lose a batch for want of 20 bytes.
+        # Without an entry reads scan more headers, which is better than a failed append.
         if self._memory.take_if_left(_ENTRIES_BYTES):
             self._taken_bytes += _ENTRIES_BYTES
             assert isinstance(self._offsets, MemoryEntries)
@@ -240,7 +237,7 @@ class FileSegment(Segment):
             self._note_largest()
             for suffix, entries in ((_OFFSET_SUFFIX, self._offsets), (_TIME_SUFFIX, self._times)):
                 path = self._beside(suffix)
-                # Not synced: after a power failure a missing or malformed index is rebuilt from the segment.
+                # Not synced: a missing or malformed index is rebuilt.
                 replace_file(Path(path), bytes(entries.data), is_durable=False)
                 self._files.close(path)  # the path now names another file
             self._offsets = self._times = None
@@ -255,21 +252,19 @@ class FileSegment(Segment):
             status = os.fstat(descriptor)
         except OSError:
             return False
-        # fstat of the open descriptor costs one call; by name it would cost a path lookup, too. A replaced file has
-        # no link left.
+        # fstat of the descriptor needs no path lookup. A replaced file has no link left.
         return status.st_nlink > 0 and status.st_size == self.size_bytes
 
     def flush(self) -> None:
         os.fsync(self._files.writing(self.path))
 
     def let_go(self) -> None:
-        # The descriptors of all its files belong to a cache that outlives the log.
         for path in (self.path, *map(self._beside, INDEX_SUFFIXES)):
             self._files.close(path)
         self._give_memory_back()
 
     def retire(self) -> None:
-        """Mark the segment as replaced: another file has its name now and must not be read for it."""
+        """Mark the segment as replaced: another file has its name now."""
         self.let_go()
         self._is_released = True
 
@@ -281,7 +276,7 @@ class FileSegment(Segment):
         self.let_go()
         self._is_released = True
         try:
-            # Indexes first: a crash in between leaves a segment without indexes (complete), never the reverse.
+            # Indexes first: a segment without indexes is complete.
             for path in (*map(self._beside, INDEX_SUFFIXES), self.path):
                 Path(path).unlink(missing_ok=True)
         except OSError as error:
@@ -290,7 +285,6 @@ class FileSegment(Segment):
     # ------------------------------------------------------------ indexes
 
     def _indexes(self) -> tuple[Entries, Entries]:
-        # A missing or malformed index is no error: the batches hold everything that it does.
         if not self.has_indexes:
             return self._rebuild_indexes()
         assert self._offsets is not None
@@ -321,7 +315,7 @@ class FileSegment(Segment):
             first, second = entries[-1]
         except (OSError, StructError):
             return None
-        # An index with entries beyond the segment belongs to a file that was replaced or truncated.
+        # Entries beyond the segment belong to a file that was replaced or truncated.
         fits = second < self.size_bytes if layout is OFFSET_ENTRY else self.base_offset + second < self.next_offset
         is_blank = first == second == 0 and len(entries) > 1  # preallocated by Kafka
         return entries if fits and not is_blank and not size % layout.size else None
@@ -362,15 +356,13 @@ class FileSegment(Segment):
         return read_headers(self._read_at, self.base_offset, 0, self.size_bytes)
 
     def _read_at(self, position: int, size: int) -> bytes:
-        # Another file may have this name after compaction. Its positions differ, so bytes of it would be returned for
-        # the wrong offset.
+        # After compaction another file has this name, with other positions.
         if self._is_released:
             raise UnwrittenBatchError(f"{self.path} was deleted while it was read")
         try:
             descriptor = self._files.reading(self.path)
             data = os.pread(descriptor, size, position)
-            # pread may return less than requested. A short file ends the loop with an error, since repeating would
-            # never end.
+            # pread may return less than requested; a short file must not repeat it forever.
             while len(data) < size:
                 more = os.pread(descriptor, size - len(data), position + len(data))
                 if not more:
@@ -381,11 +373,10 @@ class FileSegment(Segment):
         return data
 
     def _floor(self, offset: int) -> int:
-        # A fetch at the end of the log needs neither index nor scan.
+        # A fetch at the end of the log.
         if offset >= self._last_offset:
             return self._last_position
-        # Consumers read on where the last fetch ended. These positions spare them the index and a scan of up to 4 KiB
-        # of batches.
+        # A consumer that continues, without the index and a scan of up to 4 KiB of batches.
         position = self._read_places.get(offset)
         if position is not None:
             return position
@@ -401,7 +392,7 @@ class FileSegment(Segment):
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
         if offset >= self.next_offset:
             return None
-        if offset == self._last_offset:  # of a consumer that waits at the end
+        if offset == self._last_offset:
             return Place(self._last_position, self.size_bytes)
         position = self._read_places.get(offset)
         if position is not None:
@@ -418,16 +409,16 @@ class FileSegment(Segment):
     def _next_place(self, position: int, ahead_bytes: int) -> Place | None:
         """Return the place of the batch at a position from its header alone, or None if that is not possible.
 
-        Inlined, because each Fetch that continues passes here: :meth:`headers` would cost a tenth more.
+        Inlined for each Fetch that continues: :meth:`headers` would cost a tenth more.
         """
-        # The records are read together with the header if the fetch wants them anyway.
+        # With the records if the fetch wants them anyway.
         wanted = ahead_bytes if BATCH_HEADER_BYTES < ahead_bytes <= AHEAD_BYTES_MAX else BATCH_HEADER_BYTES
         data = self._read_at(position, min(wanted, self.size_bytes - position))
         if len(data) < BATCH_HEADER_BYTES:
             return None
         base_offset, length, _, magic, _, _, last_offset_delta = _BATCH_START_FROM(data)
         end = position + length + LOG_OVERHEAD_BYTES
-        # Formats v0 and v1 have other headers; the slow way reads them.
+        # Formats v0 and v1 have other headers.
         if magic != MAGIC_V2 or not position + BATCH_HEADER_BYTES <= end <= self.size_bytes:
             return None
         self._note_read(base_offset + last_offset_delta + 1, end)
@@ -436,7 +427,7 @@ class FileSegment(Segment):
     def _note_read(self, next_offset: int, end_position: int) -> None:
         places = self._read_places
         if next_offset not in places:
-            # The oldest entry goes, since consumers that read on add newer ones.
+            # The oldest entry is dropped, since consumers that continue add newer ones.
             if len(places) == READ_PLACES_MAX:
                 del places[next(iter(places))]
             places[next_offset] = end_position
@@ -479,7 +470,7 @@ class Room:
     Attributes:
         checked_ms: the beginning of the interval in which the file was checked.
         until_ms: the time of the next check of the file.
-        end_ms: only batches before this time fit; then the segment is too old.
+        end_ms: batches from this time on roll the segment.
         end_bytes: the largest size of the segment. A record has at least one byte, so its offset fits, too.
     """
 
@@ -491,7 +482,7 @@ class Room:
         self.settings = settings
         self.end_ms = end_ms
         self._was_checked(now_ms)
-        # Computed once for each check instead of per append: a commit compares one size.
+        # Computed once per check, so that a commit compares one size.
         reach = segment.base_offset + RELATIVE_OFFSETS_END - segment.next_offset
         self.end_bytes = min(settings.segment_bytes, segment.size_bytes + reach)
 

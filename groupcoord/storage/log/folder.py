@@ -59,11 +59,10 @@ def _recover_segment(path: Path, base_offset: int, end_offset: int) -> int:
         for batch in read_batches(path, base_offset=base_offset, end_offset=end_offset):
             size = batch.position + batch.size_bytes
     except InvalidBatchError as error:
-        # Truncating here would lose acknowledged records behind damage in the middle of the file.
+        # Damage in the middle of the file: truncating would lose acknowledged records behind it.
         if _holds_batch(path, size):
             raise CorruptLogError(path, error.position, error.reason) from error
-        # A file that never held a batch of this segment belongs to another program. Truncating it would destroy that
-        # program's data.
+        # A file that never held a batch of this segment belongs to another program.
         if not size and not _may_be_torn(path, base_offset):
             raise CorruptLogError(path, 0, f"it does not begin as a segment does ({error.reason})") from error
         file_size = path.stat().st_size
@@ -85,8 +84,8 @@ def recover_log(folder: Path, segments: Sequence[int]) -> int:
         CorruptLogError: a batch is malformed and an intact one follows it, or a file is not a segment.
     """
     sizes = []
-    # Only the last segment that holds a batch can have been written when the power failed. A roll may have created
-    # empty files behind it, so the search goes back.
+    # Only the last segment with a batch can have been written when the power failed. A roll may have created empty
+    # files behind it.
     for following, base_offset in pairwise([OFFSETS_END, *reversed(segments)]):
         sizes.append(_recover_segment(segment_path(folder, base_offset), base_offset, following))
         if sizes[-1]:
@@ -104,16 +103,13 @@ def _holds_batch(path: Path, position: int) -> bool:
 
 
 def _may_be_torn(path: Path, base_offset: int) -> bool:
-    """Return whether a file without an intact batch may be a partial first write. If not, it belongs to another
-    program.
-    """
+    """Return whether a file without an intact batch may be a partial first write, and not another program's."""
     with open(path, "rb", opener=open_file) as file:
         head = file.read(DISK_SECTOR_BYTES)
-    # A killed process leaves the beginning of the batch, a power failure maybe zeros for what was not on the disk.
+    # A killed process leaves the beginning of the batch, a power failure maybe zeros.
     if not any(head):
         return True
-    # A torn write may end within the first field, so the check works with any number of its bytes.
-    # The available bytes of the base offset bound its value.
+    # A torn write may end within the base offset; the available bytes bound its value.
     lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
     highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
     is_offset = lowest < offsets_end(base_offset) and base_offset <= highest
@@ -133,33 +129,33 @@ def swap_path(folder: Path, base_offset: int) -> Path:
 
 
 def finish_swaps(folder: Path) -> None:
-    """Finish or undo the swaps that a crash interrupted, also a broker's. Other files stay."""
+    """Finish or undo the swaps that a crash interrupted, also a broker's."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return
     matches = [match for match in map(_UNFINISHED_FILE.fullmatch, names) if match]
-    # As in Kafka's loader: .swap files from the first .cleaned file on are part of an unfinished rewrite.
+    # As in Kafka's loader: .swap files from the first .cleaned file on belong to an unfinished rewrite.
     first_cleaned = min((int(match[1]) for match in matches if match.groups()[1:] == ("log", "cleaned")), default=None)
     swaps = []
     for match in matches:
         kind, state = match[2], match[3]
         is_undone = state == "cleaned" or (first_cleaned is not None and int(match[1]) >= first_cleaned)
-        # Swapped index files are not used: the indexes are rebuilt from the segment.
+        # Index files are not swapped: the indexes are rebuilt from the segment.
         if kind == "log" and not is_undone:
             swaps.append(int(match[1]))
         else:
             (folder / match[0]).unlink()
     for base_offset in swaps:
         swap = swap_path(folder, base_offset)
-        # Read completely: after this the replaced segments are deleted.
+        # Read completely, since the replaced segments are deleted then.
         end_offset = base_offset
         try:
             for batch in read_batches(swap, base_offset=base_offset):
                 end_offset = batch.next_offset
         except InvalidBatchError as error:
             raise CorruptLogError(swap, error.position, error.reason) from error
-        # The swap file's offsets determine the segments that it replaces: a crash may have deleted some.
+        # Determined by the swap file's offsets: a crash may have deleted some of them.
         replaced = [base for base in list_segments(folder) if base_offset < base < end_offset]
         finish_swap(folder, [base_offset, *replaced])
         sync_path(folder)
@@ -167,7 +163,7 @@ def finish_swaps(folder: Path) -> None:
 
 
 def finish_swap(folder: Path, replaced: Sequence[int]) -> None:
-    """Delete segments and rename the swap file, which holds their records, is durable and named after the first.
+    """Delete segments and rename the swap file, which holds their records and is named after the first.
 
     After an OSError opening the partition again finishes the swap.
     """
@@ -178,12 +174,12 @@ def finish_swap(folder: Path, replaced: Sequence[int]) -> None:
         # The first segment's indexes belong to its old contents, too.
         for suffix in INDEX_SUFFIXES:
             path.with_suffix(suffix).unlink(missing_ok=True)
-    # Last, so that a crash before finds the swap file and starts over.
+    # Last, so that after a crash the swap starts over.
     swap_path(folder, replaced[0]).replace(segment_path(folder, replaced[0]))
 
 
 class Acknowledged(NamedTuple):
-    """State that a failed log must hold when it is opened again; otherwise acknowledged records are lost."""
+    """State that a failed log must hold when it is opened again, so that no acknowledged record is lost."""
 
     end_offset: int
     bases: frozenset[int]
@@ -194,7 +190,7 @@ NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
 
 
 def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor: int) -> str | None:
-    """Compare the files of a log partition with what was left there; return what is wrong, or None.
+    """Return what has changed in the files of a log, or None.
 
     ``size_bytes`` and ``descriptor`` (-1 if it is not open) are those of the last segment.
     """
@@ -204,13 +200,12 @@ def find_loss(folder: Path, segments: Sequence[int], size_bytes: int, descriptor
     try:
         for base_offset in segments:
             path = segment_path(folder, base_offset)
-            # By name, because an open descriptor survives its deletion.
+            # By name, because a descriptor stays valid when its file is deleted.
             found = path.stat()
-        # The name must still lead to the open file: a copy with the same size does not get the next writes.
+        # The name must lead to the open file: a copy does not get the next writes.
         written = found if descriptor < 0 else os.fstat(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return f"{path} was deleted or moved away"
-    # A disk error shows when a file is read or written.
     except OSError:
         return None
     if not os.path.samestat(found, written):
@@ -231,13 +226,13 @@ class LogFolder(NamedTuple):
     topic_id: UUID
 
     def open(self) -> list[int]:
-        """Finish segment swaps that a crash interrupted; return the base offsets of its segments, in order.
+        """Finish interrupted swaps; return the base offsets of the segments, in order.
 
         Raises:
             FailedLogError: the folder belongs to another topic.
             LogStoreError: a swap can't be finished.
         """
-        # A topic that was deleted and created again by a broker has the same folder and another id.
+        # A topic that a broker has deleted and created again has the same folder and another id.
         found = read_topic_id(self.path)
         if found is not None and found != self.topic_id:
             ids = f"topic id {topic_id_text(found)}, and not to {topic_id_text(self.topic_id)}"
@@ -246,7 +241,7 @@ class LogFolder(NamedTuple):
         return list_segments(self.path)
 
     def create(self) -> None:
-        # Before the first write: a broker that is started after a kill has to check these logs.
+        # Before the first write: after a kill a broker has to check these logs.
         forget_clean_shutdown(self.path.parent)
         self.path.mkdir(exist_ok=True)
         write_partition_metadata(self.path, self.topic_id)
@@ -255,28 +250,26 @@ class LogFolder(NamedTuple):
         """Return the leader epochs with their start offsets, oldest first; none without a well-formed file."""
         try:
             return read_leader_epochs(self.path)
-        except ValueError:  # Kafka writes no such file; the batches hold the epochs, too
+        except ValueError:  # The batches hold the epochs, too.
             return []
 
     def forget_indexes(self, base_offset: int) -> None:
-        """Delete the indexes of a segment, which may be outdated."""
+        """Delete the indexes of a segment."""
         for suffix in INDEX_SUFFIXES:
             (self.path / f"{base_offset:020d}{suffix}").unlink(missing_ok=True)
 
     def blank_indexes(self, base_offset: int) -> None:
         """Empty the indexes of the segment that is being written."""
         for suffix in INDEX_SUFFIXES:
-            # A broker rebuilds an incomplete index after a kill. It logs a missing one of a flushed segment as an error
-            # (LogLoader of Kafka 4.4).
+            # A broker rebuilds incomplete indexes after a kill, and logs a missing one as an error (LogLoader of Kafka
+            # 4.4).
             with contextlib.suppress(FileNotFoundError):
                 os.truncate(self.path / f"{base_offset:020d}{suffix}", 0)
 
     # ------------------------------------------------------------ producers
 
     def load_producers(self, producers: ProducerStates, end_offset: int) -> int:
-        """Restore the newest intact producer snapshot up to an offset; return the offset of the snapshot, or 0 without
-        one.
-        """
+        """Restore the newest intact producer snapshot up to an offset; return the offset of the snapshot, or 0."""
         # Later ones may cover batches that recovery has truncated.
         offsets = [offset for offset in self._snapshots() if offset <= end_offset]
         for offset in reversed(offsets):

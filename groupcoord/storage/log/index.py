@@ -1,9 +1,8 @@
 """Indexes of a log: offsets, timestamps, aborted transactions and leader epochs, in memory or in Kafka's index files.
 
 ``.index`` holds the relative offset of the last record of a batch and the position of the batch. ``.timeindex`` holds
-the largest timestamp so far and the relative offset of its batch. ``.txnindex`` holds the aborted transactions whose
-markers are in the segment. Sources: ``OffsetIndex``, ``TimeIndex``, ``AbortedTxn`` and ``LeaderEpochFileCache`` of
-Apache Kafka 4.4.
+the largest timestamp so far and the relative offset of its batch. ``.txnindex`` holds aborted transactions. Sources:
+``OffsetIndex``, ``TimeIndex``, ``AbortedTxn`` and ``LeaderEpochFileCache`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Entry = tuple[int, int]
 class AbortedTransaction(NamedTuple):
     """Aborted transaction, which read-committed consumers skip.
 
-    ``last_stable_offset`` is that right after the marker, so it never decreases between entries.
+    ``last_stable_offset`` is that after its marker.
     """
 
     producer_id: int
@@ -38,7 +37,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class MemoryEntries:
-    """Index in memory; entries can be added."""
+    """Index in memory."""
 
     def __init__(self, layout: Struct, data: bytes = b"") -> None:
         self._layout = layout
@@ -65,7 +64,6 @@ class _FileIndex:
         return self._count
 
     def _read(self, index: int) -> tuple[int, ...]:
-        # Negative indexes count from the end, as in a list.
         position = self._layout.size * (index % self._count)
         return self._layout.unpack(os.pread(self._files.reading(self._path), self._layout.size, position))
 
@@ -82,7 +80,7 @@ Entries = MemoryEntries | FileEntries
 
 
 class AbortedEntries(_FileIndex):
-    """Aborted transactions in a file, which is created with the first one."""
+    """Aborted transactions in a file, which the first one creates."""
 
     def __init__(self, files: OpenFiles, path: str, size_bytes: int = 0) -> None:
         super().__init__(files, path, _ABORTED_ENTRY, size_bytes)
@@ -93,7 +91,7 @@ class AbortedEntries(_FileIndex):
     def append(self, transaction: AbortedTransaction) -> None:
         entry = _ABORTED_ENTRY.pack(_ABORTED_VERSION, *transaction)
         written = os.write(self._files.writing(self._path, creates=True), entry)
-        # The count, and so the position of the next entry, must follow the file.
+        # The position of the next entry must follow the file.
         if written != len(entry):
             raise OSError(0, "only a part could be written", self._path)
         self._count += 1
@@ -107,7 +105,7 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    """Leader epochs of a log in order, with their start offsets."""
+    """Leader epochs of a log with their start offsets, in order."""
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._entries = list(entries) or [(LEADER_EPOCH, 0)]
@@ -121,13 +119,13 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def begin(self, epoch: int, offset: int) -> None:
-        """Begin a newer epoch at an offset. It replaces an epoch without records."""
+        """Begin a newer epoch, which replaces an epoch without records."""
         self._entries = [entry for entry in self._entries if entry[1] < offset]
         self._entries.append((epoch, offset))
 
     def trim(self, start_offset: int, end_offset: int) -> bool:
-        """Remove epochs without records between two offsets, except the latest epoch; return whether anything has
-        changed.
+        """Remove epochs without records between two offsets, except the latest; return whether any was removed or
+        moved.
         """
         before, latest = self._entries, self.latest
         first = max(bisect_right(before, start_offset, key=itemgetter(1)) - 1, 0)

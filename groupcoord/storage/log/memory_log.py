@@ -24,15 +24,14 @@ from groupcoord.storage.log.producers import ProducerStates
 from groupcoord.storage.log.settings import DEFAULT_SETTINGS, LogMemory, TopicLogSettings
 
 Watcher = Callable[["PartitionLog"], None]
-"""Called when a log's offsets or leader epoch change, or when it fails or is closed."""
+"""Called when a log's offsets or leader epoch change, and when it fails or is closed."""
 
 
 class Appended(NamedTuple):
     """Position of an appended batch.
 
     Attributes:
-        log_append_time_ms: the append time, or -1 if the batch kept its timestamps; of a duplicate its largest
-            timestamp.
+        log_append_time_ms: -1 if the batch kept its timestamps; of a duplicate its largest timestamp.
     """
 
     base_offset: int
@@ -41,11 +40,7 @@ class Appended(NamedTuple):
 
 
 class ReadBatches(NamedTuple):
-    """Batches that were read; the last one may be cut.
-
-    Attributes:
-        aborted: the aborted transactions that overlap them.
-    """
+    """Batches that were read, the last of which may be cut, and the aborted transactions that overlap them."""
 
     parts: tuple[memoryview, ...] = ()
     size_bytes: int = 0
@@ -64,7 +59,7 @@ class Write(NamedTuple):
 
 
 ATTRIBUTES_POSITION = 22
-"""Position of the lower byte of a batch's attributes, which holds all attributes in use."""
+"""Position of the lower byte of a batch's attributes."""
 
 _make_appended, _make_write = maker(Appended), maker(Write)
 
@@ -73,7 +68,7 @@ class Compaction(Protocol):
     """Compaction of a log, which continues between requests."""
 
     def give_up(self) -> None:
-        """Abandon the compaction: segments of the log are about to be deleted."""
+        """Abandon the compaction, because segments of the log are deleted."""
 
 
 class PartitionLog:
@@ -82,8 +77,7 @@ class PartitionLog:
     Attributes:
         start_offset: the first offset that can be read.
         end_offset: the offset of the next record, which is the high watermark.
-        leader_epoch: the newest leader epoch, which new batches get.
-        memory: the account of the memory that it uses.
+        leader_epoch: the epoch that new batches get.
         watchers: callbacks for changes. A watcher removes itself.
         is_closed: True if the topic was deleted.
         failure: why the log can't be used any more, or None.
@@ -103,8 +97,8 @@ class PartitionLog:
         self.memory = memory
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        self._rolled_bytes = 0  # bytes of the group of segments that is one segment in Kafka and is being written
-        self._first_timestamp_ms = NO_TIMESTAMP  # of the first batch in that group
+        self._rolled_bytes = 0  # size of the last group of segments, which is one segment in Kafka
+        self._first_timestamp_ms = NO_TIMESTAMP  # of that group's first batch
 
     # ------------------------------------------------------------ writing
 
@@ -128,14 +122,13 @@ class PartitionLog:
             reason = f"a batch of {len(batch.data)} bytes is larger than segment.bytes ({settings.segment_bytes})"
             raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason, tells_start=False)
         if batch.has_producer:
-            # Duplicates come before the sequence check, as in Kafka: a repeated batch is out of order by definition,
-            # and its producer needs the offset of the first append.
+            # Before the sequence check, as in Kafka: a repeated batch is out of order, and its producer needs the first
+            # offset.
             known = self.producers.find_duplicate(batch)
             if known is not None:
                 return Appended(known.base_offset, known.timestamp_ms, self.start_offset)
             self.producers.check(batch)
-        # The producer state changes only after the write. A refused write then leaves nothing to undo but a new
-        # producer's memory.
+        # The producer state changes after the write, so a failed write leaves nothing to undo but reserved memory.
         append_time_ms = now_ms if settings.uses_append_time else None
         timestamp_ms = batch.max_timestamp_ms if append_time_ms is None else append_time_ms
         base_offset = self.end_offset
@@ -161,7 +154,7 @@ class PartitionLog:
             KAFKA_STORAGE_ERROR without free memory or for a disk error.
         """
         producer_id, epoch, coordinator_epoch = marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
-        # Also without an open transaction, as in Kafka: its epoch fences later batches of an older epoch.
+        # As in Kafka, a marker without a transaction fences later batches of an older epoch, too.
         error_code = self.producers.check_marker(producer_id, epoch, coordinator_epoch)
         if error_code is not ErrorCode.NONE:
             return error_code
@@ -188,8 +181,7 @@ class PartitionLog:
             FailedLogError: it is unknown whether the batch was written.
         """
         offset = self.end_offset
-        # Only transactional batches are parsed. The attributes are at a fixed position, and most appends are plain
-        # commits.
+        # Only transactional batches are parsed; most appends are plain commits.
         batch, producer_id, is_marker = None, NO_PRODUCER_ID, False
         if data[ATTRIBUTES_POSITION] & TRANSACTIONAL:
             batch = Batch(data, 0, 0)
@@ -215,7 +207,7 @@ class PartitionLog:
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
         """Write a batch and reserve memory for its producer, if it has one."""
         producer_id, is_marker = write.producer_id, write.is_marker
-        # Memory for the producer is reserved before the write, because nothing may fail after it.
+        # Reserved before the write, because nothing may fail after it.
         is_newcomer = producer_id > NO_PRODUCER_ID and self.producers.reserve(producer_id, is_marker=is_marker)
         try:
             segment = self._segment_for(write, settings)
@@ -236,8 +228,7 @@ class PartitionLog:
         if last is None or self._is_full(last, write, settings):
             self._roll(settings)
         elif not last.has_room(write.size_bytes):
-            # The segment's own buffer is full, but not Kafka's segment: the next one continues it, so segment.bytes
-            # keeps its meaning for retention and compaction.
+            # Only the segment's own buffer is full. The next segment continues it, so segment.bytes keeps its meaning.
             self._begin(MemorySegment(self.end_offset, self.memory, goes_on=True))
         return self._segments[-1]
 
@@ -245,9 +236,8 @@ class PartitionLog:
         """Return whether a batch begins a new segment, by size or by the age of the first batch."""
         if not self._rolled_bytes:
             return False
-        # Age is measured between timestamps of records and not by the clock, as in Kafka.
+        # As in Kafka, age is measured between timestamps of records, and never reached without timestamps.
         first_ms = self._first_timestamp_ms
-        # Without timestamps a segment is closed by its size alone.
         is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.roll_ms
         return is_old or self._rolled_bytes + write.size_bytes > settings.segment_bytes
 
@@ -264,7 +254,7 @@ class PartitionLog:
         """Handle a failed write."""
 
     def _tell(self) -> None:
-        # A copy, because a watcher removes itself when its fetch is answered.
+        # A copy, because watchers remove themselves.
         for watcher in list(self.watchers):
             watcher(self)
 
@@ -272,7 +262,7 @@ class PartitionLog:
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """Set the leader epoch of new batches, if it is newer."""
-        # Watchers are called, too: fetches that wait here may have to move to another node.
+        # Waiting fetches may have to move to another node.
         if leader_epoch > self.leader_epoch:
             self.epochs.begin(leader_epoch, self.end_offset)
             self.leader_epoch = leader_epoch
@@ -284,11 +274,11 @@ class PartitionLog:
     # ------------------------------------------------------------ the start, and the end
 
     def delete_before(self, offset: int) -> int:
-        """Raise the start offset of the log to an offset that is at most its end, and return the start offset.
+        """Raise the start offset to an offset that is at most the end; return the start offset.
 
         A TopicLogError means that a file can't be written or deleted.
         """
-        # The start never goes back: what lies before it may be deleted already.
+        # The start never decreases: records before it may be deleted.
         if offset > self.start_offset:
             self._start_at(offset)
             self._tell()
@@ -297,7 +287,7 @@ class PartitionLog:
     def _start_at(self, offset: int) -> None:
         self.start_offset = offset
         self.epochs.trim(offset, self.end_offset)
-        # In memory the last segment may go, too: the log itself keeps its end offset.
+        # In memory the last segment may be deleted, too: the log keeps its end offset.
         self._drop(bisect_right([segment.next_offset for segment in self._segments], offset))
 
     def retain(self, settings: TopicLogSettings, now_ms: int) -> int:
@@ -311,16 +301,15 @@ class PartitionLog:
         sizes = [sum(segment.size_bytes for segment in group) for group in groups]
         excess_bytes = sum(sizes) - settings.retention_bytes
         count = 0
-        # An empty last group stays: it is being written.
         deletable = len(groups) if sizes and sizes[-1] else len(groups) - 1
         # Kafka deletes a segment only if what is left still has retention.bytes.
         while settings.retention_bytes >= 0 and count < deletable and excess_bytes >= sizes[count]:
             excess_bytes -= sizes[count]
             count += 1
-        # By age the first young segment ends the search, even if later ones are old.
+        # By age the first young segment ends the search.
         for number in range(count, deletable) if settings.retention_ms >= 0 else ():
             if not sizes[number]:
-                continue  # emptied by compaction: deleted together with the next group
+                continue  # emptied by compaction, and deleted with the next group
             largest_ms = max(segment.max_timestamp_ms for segment in groups[number])
             # Records without timestamps never age.
             if largest_ms == NO_TIMESTAMP or now_ms - largest_ms <= settings.retention_ms:
@@ -328,7 +317,7 @@ class PartitionLog:
             count = number + 1
         if not count:
             return 0
-        # The last group goes, too: a new segment first, so that the log keeps its end offset.
+        # A new segment first, so that the log keeps its end offset.
         if count == len(groups):
             self._roll(settings)
         # DeleteRecords may have moved the start beyond these segments.
@@ -359,7 +348,7 @@ class PartitionLog:
             self.compaction = None
 
     def _drop(self, count: int) -> None:
-        # A compaction in progress reads and replaces these segments.
+        # A compaction in progress uses these segments.
         if count:
             self._interrupt()
         for segment in self._segments[:count]:
@@ -373,13 +362,13 @@ class PartitionLog:
         self._tell()
 
     def check(self) -> None:
-        """Check that the files are as they were left; fail the log if not."""
+        """Fail the log if its files have changed."""
 
     def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
         """Make writes durable that are older than ``flush.ms``; return when the next flush is due, or None."""
 
     def shut(self) -> bool:
-        """Prepare the log for the end of the process. Return whether it can be opened again without a check."""
+        """Prepare for the end of the process; return whether the log can be opened again without a check."""
         return True
 
     # ------------------------------------------------------------ reading
@@ -387,7 +376,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Start of the oldest open transaction, or the high watermark if none is open."""
-        # A transaction may have begun before the start that DeleteRecords has raised.
+        # DeleteRecords may have raised the start beyond it.
         first_open = self.producers.first_open_offset()
         return self.end_offset if first_open is None else max(first_open, self.start_offset)
 
@@ -409,8 +398,7 @@ class PartitionLog:
         number, (position, first_end, read) = found
         if first_end - position > bytes_max and not takes_first:
             return ReadBatches()
-        # KIP-74: a batch larger than the limit is returned whole if it is the first one, so that a consumer can make
-        # progress.
+        # KIP-74: the first batch is returned whole even if it is larger, so that a consumer can make progress.
         left = max(bytes_max, first_end - position)
         parts: list[memoryview] = []
         for segment in self._segments[number:]:
@@ -419,7 +407,7 @@ class PartitionLog:
                 if segment.size_bytes:
                     break
                 continue  # emptied by compaction
-            # The search for the batch may have read its bytes already: then one pread serves both.
+            # The search may have read these bytes already: then one pread serves both.
             is_read = not parts and len(read) >= end - position
             parts.append(read[: end - position] if is_read else segment.view(position, end))
             left -= end - position
@@ -464,13 +452,12 @@ class PartitionLog:
         found = []
         for segment in self._segments[number:]:
             aborted = segment.aborted
-            # Entries are in the order of their markers, which is that of last_offset.
+            # In the order of last_offset, which is that of the markers.
             for place in range(bisect_left(aborted, offset, key=attrgetter("last_offset")), len(aborted)):
                 transaction = aborted[place]
                 if transaction.first_offset < end_offset:
                     found.append(transaction)
-                # The last stable offsets of a segment's entries increase: later ones abort transactions that begin
-                # after the read part.
+                # The last stable offsets increase: later entries are of transactions that begin after the read part.
                 if transaction.last_stable_offset >= end_offset:
                     return tuple(found)
         return tuple(found)
@@ -478,14 +465,10 @@ class PartitionLog:
     # ------------------------------------------------------------ by time
 
     def batch_since(self, timestamp_ms: int, offset: int) -> bytes | None:
-        """Return the first batch from an offset on with a timestamp of at least ``timestamp_ms``, or None.
-
-        :func:`~groupcoord.storage.log.batches.first_since` finds the record in the batch.
-        """
+        """Return the first batch from an offset on with a timestamp of at least ``timestamp_ms``, or None."""
         for segment in self._segments:
             if segment.next_offset > offset and segment.max_timestamp_ms >= timestamp_ms:
                 for data in segment.batches_since(timestamp_ms, offset):
-                    # The first batch may end before the offset, which lies in a gap then.
                     if Batch(data, 0, 0).next_offset > offset:
                         return bytes(data)
         return None

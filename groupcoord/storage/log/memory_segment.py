@@ -1,4 +1,4 @@
-"""Log segments: their interface, and segments in memory with the positions of batches by offset and by time."""
+"""Log segments: their interface, and segments in memory."""
 
 from __future__ import annotations
 
@@ -17,20 +17,14 @@ Pieces = tuple[bytes | bytearray | memoryview, ...]
 """Consecutive bytes in pieces."""
 
 INDEX_INTERVAL_BYTES = 4_096
-"""Kafka's ``index.interval.bytes``: an index has an entry for the first batch after this many bytes. A broker knows the
-end of what it has read only with this granularity.
-"""
+"""Kafka's ``index.interval.bytes``: an index has an entry for the first batch after this many bytes."""
 
 
 NOT_READ = memoryview(b"")
 
 
 class Place(NamedTuple):
-    """Position of a batch in its segment, in bytes.
-
-    Attributes:
-        data: the bytes from there on, as far as they were read to find the position.
-    """
+    """Position of a batch in its segment, in bytes; ``data``: the bytes that were read to find it."""
 
     position: int
     end_position: int
@@ -42,7 +36,7 @@ class Segment(ABC):
 
     Attributes:
         next_offset: the offset after the last record.
-        goes_on: whether it belongs to the same segment of Kafka as the one before.
+        goes_on: whether it continues the segment before: both are one segment in Kafka.
     """
 
     __slots__ = ("base_offset", "goes_on", "next_offset", "size_bytes")
@@ -54,7 +48,7 @@ class Segment(ABC):
         self.goes_on = goes_on
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether a batch of this size fits, by the limits of the segment itself."""
+        """Return whether a batch fits into the segment's own buffer."""
         return True
 
     @property
@@ -65,7 +59,7 @@ class Segment(ABC):
     @property
     @abstractmethod
     def aborted(self) -> AbortedEntries | list[AbortedTransaction]:
-        """Aborted transactions with markers in this segment, in the order of the markers."""
+        """Aborted transactions with markers here, in the order of the markers."""
 
     # ------------------------------------------------------------ writing
 
@@ -86,7 +80,7 @@ class Segment(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Free its memory or delete its files: it is no part of the log any more."""
+        """Free its memory or delete its files."""
 
     # ------------------------------------------------------------ reading; all raise FailedLogError
 
@@ -96,7 +90,7 @@ class Segment(ABC):
 
     @abstractmethod
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
-        """Return the position of the batch that holds an offset or is the next one after it, or None."""
+        """Return the position of the batch that holds an offset or follows it, or None."""
 
     @abstractmethod
     def end_before(self, offset: int) -> int:
@@ -116,23 +110,20 @@ class Segment(ABC):
 
 
 SEGMENT_BYTES = 1_048_576
-"""Largest segment in memory, unless its first batch is larger: memory is freed by segments.
-
-Kafka's segments, by which records are deleted, may be larger: then several of these make one.
-"""
+"""Largest segment in memory, unless its first batch is larger; several make one of Kafka's."""
 
 SEGMENT_BATCHES = 1_024
-"""Most batches of a segment, which bounds every pass over the batches of one."""
+"""Most batches of a segment, which bounds every pass over it."""
 
 FIRST_BYTES = 1_024
-"""Initial buffer of a segment, which is doubled when it is full."""
+"""Initial buffer of a segment, which is doubled when full."""
 
 
 _UNPACK_LAST_OFFSET_DELTA = Struct(">i").unpack_from
 
 
 class MemorySegment(Segment):
-    """Batches in one buffer, which readers get views of."""
+    """Batches in one buffer, of which readers get views."""
 
     __slots__ = (
         "_base_offsets",
@@ -160,7 +151,6 @@ class MemorySegment(Segment):
     # ------------------------------------------------------------ writing
 
     def has_room(self, size_bytes: int) -> bool:
-        # A batch larger than a segment fills one alone.
         if not self._positions:
             return True
         return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
@@ -175,8 +165,8 @@ class MemorySegment(Segment):
         is_marker: bool = False,
         base_offset: int | None = None,
     ) -> None:
-        """Append a batch. A batch of a compacted log may begin after a gap, at ``base_offset``."""
-        # The only step that may fail comes first.
+        """Append a batch, in a compacted log at ``base_offset`` behind a gap."""
+        # The only step that may fail.
         self._reserve(size_bytes, is_marker=is_marker)
         end = self.size_bytes
         for piece in pieces:
@@ -196,7 +186,7 @@ class MemorySegment(Segment):
             return
         larger = max(needed, min(2 * capacity, SEGMENT_BYTES), FIRST_BYTES)
         self._memory.take(larger - capacity + BATCH_OVERHEAD_BYTES, is_marker=is_marker)
-        # Copied instead of extended: readers hold views of the old buffer, whose bytes never change.
+        # Copied instead of extended, since readers hold views of the old buffer.
         buffer = bytearray(larger)
         buffer[: self.size_bytes] = memoryview(self._buffer)[: self.size_bytes]
         self._buffer = buffer
@@ -205,7 +195,7 @@ class MemorySegment(Segment):
         self.aborted.append(transaction)
 
     def release(self) -> None:
-        # Views that responses still hold stay valid, but count no more.
+        # Views of responses stay valid.
         self._memory.give_back(len(self._buffer) + BATCH_OVERHEAD_BYTES * len(self._positions))
 
     # ------------------------------------------------------------ reading
@@ -215,7 +205,7 @@ class MemorySegment(Segment):
             return None
         number = max(bisect_right(self._base_offsets, offset) - 1, 0)
         if number < len(self._positions) and self._end_offset_of(number) <= offset:
-            number += 1  # the offset is in a gap left by compaction
+            number += 1  # in a gap left by compaction
         return Place(self._positions[number], self._end_of(number)) if number < len(self._positions) else None
 
     def _end_offset_of(self, number: int) -> int:
@@ -248,7 +238,7 @@ class MemorySegment(Segment):
         return self._max_timestamps_ms[0] if self._max_timestamps_ms else NO_TIMESTAMP
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
-        # The first of them may end before the offset, since compaction leaves gaps.
+        # The first may end before the offset, since compaction leaves gaps.
         for number in range(max(bisect_right(self._base_offsets, offset) - 1, 0), len(self._positions)):
             if self._max_timestamps_ms[number] >= timestamp_ms:
                 yield self.view(self._positions[number], self._end_of(number))

@@ -1,6 +1,6 @@
 """Records in segment files: reads in bounded chunks, batches of records, and the records that a load needs.
 
-The reads take no lock and change nothing, so tools may use them on any segment file, also on a broker's.
+Reads take no lock and change nothing, so tools may use them on any segment file, also on a broker's.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from groupcoord.records.salvage import ReadAt
 CHUNK_BYTES = 5_242_880
 
 HEADERS_CHUNK_BYTES = 16_384
-"""Bytes per read where only headers are needed."""
+"""Bytes per read of headers."""
 
 COMPACTION_CHUNK_BYTES = 262_144
-"""Bytes per read of work that is done in small portions."""
+"""Bytes per read of compaction."""
 
 EncodedRecord = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp, and the bytes of key and value."""
@@ -65,7 +65,7 @@ def read_batches(
         base_offset: the base offset of the segment. Offsets below it or too far beyond it are an error.
         end_offset: the base offset of the next segment. Offsets from there on are an error.
         end: how many bytes of the file to read; all by default.
-        chunk_bytes: how much to hold in memory at a time; a larger batch is held as a whole.
+        chunk_bytes: how much to hold in memory at a time, unless a batch is larger.
 
     Raises:
         TruncatedBatchError: the file ends inside of a batch.
@@ -92,8 +92,7 @@ def read_batches(
                     yield batch
                 wanted = chunk_bytes
             except TruncatedBatchError as error:
-                # Only the chunk may have ended, not the file: read on from the start of this batch.
-                # The file itself ends inside of the batch.
+                # Usually only the chunk has ended: read on from the start of this batch.
                 if start + len(chunk) == end or error.position + error.size_bytes > end:
                     raise TruncatedBatchError(error.position, error.size_bytes, end - error.position) from None
                 # Bounded by the file: the size was compared with its end above.
@@ -101,7 +100,7 @@ def read_batches(
 
 
 def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
-    # The CRC does not cover the base offset, so a wrong one must be found by its neighbours.
+    # The CRC does not cover the base offset.
     if batch.base_offset < next_offset:
         raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")
     if batch.next_offset > end_offset:
@@ -115,8 +114,7 @@ def read_headers(
 ) -> Iterator[Batch]:
     """Yield the batches of a segment file without reading what follows their headers.
 
-    Control batches and batches of formats v0 and v1 are read as a whole. ``read_at`` reads bytes at a position of the
-    file; ``chunk_bytes`` is how much to read at a time, at least a header.
+    Control batches and batches of formats v0 and v1 are read as a whole. ``chunk_bytes`` must hold a header.
 
     Raises:
         InvalidBatchError: there is no batch, or its offsets are invalid.
@@ -129,7 +127,7 @@ def read_headers(
         at = position - start
         if len(chunk) < at + LOG_OVERHEAD_BYTES + MAGIC_POSITION:
             raise TruncatedBatchError(position, BATCH_HEADER_BYTES, len(chunk) - at)
-        # A length from a damaged file must not move the position backward or beyond the end.
+        # A length from a damaged file must not lead backward or beyond the end.
         size = int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
         if size < LOG_OVERHEAD_BYTES + 1 or position + size > end:
             raise CorruptBatchError(position, f"a length of {size} bytes is impossible")
@@ -137,7 +135,7 @@ def read_headers(
         if chunk[at + MAGIC_POSITION] == MAGIC_V2 and len(chunk) >= at + BATCH_HEADER_BYTES:
             batch = Batch(chunk, at, position)
         if batch is None or (batch.is_control and at + size > len(chunk)):
-            # Markers are parsed by their readers, and old formats have other headers.
+            # Readers parse markers, and old formats have other headers.
             (batch,) = iter_batches(read_at(position, size), base_position=position, check_crc=False)
         next_offset = _checked_end(batch, next_offset, end_offset)
         yield batch
@@ -159,9 +157,9 @@ def read_at_most(descriptor: int, size: int, position: int) -> bytes:
 def read_records(
     path: Path, *, base_offset: int | None = None, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[LogRecord]:
-    """Yield the records of a segment file in order; arguments and errors are those of :func:`read_batches`.
+    """Yield the records of a segment file in order, each with the bytes of its key and value.
 
-    Each record keeps the bytes of its key and value in the file.
+    Arguments and errors are those of :func:`read_batches`.
     """
     return all_records(read_batches(path, base_offset=base_offset, end=end, chunk_bytes=chunk_bytes))
 
@@ -176,7 +174,7 @@ def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
         records = records_of(batch)
         producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
         decode = decode_control if batch.is_control else decode_record
-        # LogRecord.from_bytes() does the same in twice the time.
+        # LogRecord.from_bytes() takes twice the time.
         yield from [
             LogRecord(decode(key or b"", value, producer_id, producer_epoch), timestamp_ms, offset, (key or b"", value))
             for offset, timestamp_ms, key, value in records
@@ -232,7 +230,7 @@ def batchable_runs(records: Iterable[LogRecord], records_max: int) -> Iterator[l
 
 
 RUN_KEYS_MAX = 50_000
-"""Largest number of keys in a run. A run ends soon after, before it has twice as many."""
+"""Number of keys after which a run ends soon, before it has twice as many."""
 
 _Run = dict[tuple[tuple[str, str], tuple[int, ...]], FoundCommit]
 """Commits by group and topic and by partitions, in the order of the log."""
@@ -275,7 +273,6 @@ class _CommitRun:
         self._uncounted = 0
 
     def take(self, batch: Batch) -> bool:
-        """Add the commits of a batch if it holds nothing else."""
         found = read_commits(batch)
         if found is None:
             return False
@@ -283,13 +280,12 @@ class _CommitRun:
             key = commit[1:3]
             self.last.pop(key, None)
             self.last[key] = commit
-        # Counting keys exactly would cost a pass over the run for each batch.
         self._uncounted += batch.record_count
         return True
 
     @property
     def is_long(self) -> bool:
-        """True if the run has too many keys, which is counted from time to time."""
+        """True if the run has too many keys, which are counted from time to time."""
         if self._uncounted <= RUN_KEYS_MAX:
             return False
         self._uncounted = 0
@@ -309,11 +305,9 @@ class _GroupRun:
         self.last: dict[bytes, EncodedRecord] = {}
 
     def take(self, batch: Batch) -> bool:
-        # Records of a transaction count from its marker on, which may lie beyond the run.
         if batch.magic != MAGIC_V2 or batch.is_control or batch.producer_id >= 0:
             return False
         records = records_of(batch)
-        # Classic groups and unknown types are decoded one by one.
         if not all(key is not None and key[:2] in KEY_STARTS for _, _, key, _ in records):
             return False
         for record in records:

@@ -12,27 +12,18 @@ LEADER_EPOCH = 0
 """Epoch of the first leader of a log."""
 
 NO_LEADER_EPOCH = -1
-"""An epoch is unknown or not given."""
+"""Unknown epoch."""
 
 
 @frozen
 class TopicLogSettings:
-    """Settings of a topic that concern its logs, under Kafka's names.
+    """Settings of a topic that concern its logs, as Kafka's of similar names.
 
     Attributes:
         uses_append_time: whether batches get their append time (``message.timestamp.type=LogAppendTime``).
-        is_compacted: whether only the last record of a key is kept, so that each record needs a key (``cleanup.policy``
-            contains ``compact``).
-        timestamp_before_max_ms: how far the first timestamp of a batch may lie in the past.
-        timestamp_after_max_ms: how far the largest timestamp of a batch may lie in the future.
-        retention_ms: older records are deleted; negative: none.
-        retention_bytes: the part of a log that is kept at least; negative: all.
-        is_deleted: whether records are deleted by age or size (``cleanup.policy`` contains ``delete``).
-        flush_messages: the number of unflushed records at which a log is flushed.
-        flush_ms: the age of unflushed records at which a log is flushed.
-        delete_retention_ms: how long tombstones and markers stay after they were first compacted.
-        max_compaction_lag_ms: older records are compacted even if the dirty part is small.
-        dedupe_buffer_bytes: memory for the keys of one compaction pass.
+        is_compacted: whether only the last record of a key is kept, so that each record needs a key.
+        retention_ms, retention_bytes: negative: no limit.
+        is_deleted: whether records are deleted by age or size.
         roll_ms: the age of its first batch at which a segment is closed, for retention or for compaction.
     """
 
@@ -69,7 +60,7 @@ BATCH_OVERHEAD_BYTES = 160
 """Memory of a batch in addition to its bytes."""
 
 PRODUCER_BYTES = 1_024
-"""Upper bound of the memory for the state of one producer in one log."""
+"""Upper bound of the memory for one producer in one log."""
 
 LOG_BYTES = 2_048
 """Upper bound of the memory for an empty log."""
@@ -79,7 +70,7 @@ MARKERS_RESERVE = 1 / 16
 
 
 class LogMemory:
-    """Account of the memory that batches and producers use; refuses to exceed its limit."""
+    """Account of the memory of batches and producers, with a limit."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -100,7 +91,6 @@ class LogMemory:
         self.used_bytes += size_bytes
 
     def take_if_left(self, size_bytes: int) -> bool:
-        """Reserve memory if the limit allows it; return whether it did."""
         if self.used_bytes + size_bytes > self.bytes_max:
             return False
         self.used_bytes += size_bytes
