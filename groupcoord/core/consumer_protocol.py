@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from groupcoord.core.javacompat.hashing import string_sort_key
+from groupcoord.core.javacompat import string_sort_key
 from groupcoord.errors import GroupcoordError
 from groupcoord.schema.engine import BYTES, INT32, STRING, Array, Field, Form, reader_of, structure, writer_of
 from groupcoord.schema.primitives import INT16, Reader, Writer

@@ -13,7 +13,7 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
-from groupcoord.core.javacompat.hashing import is_blank
+from groupcoord.core.javacompat import is_blank
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,

@@ -22,7 +22,7 @@ from groupcoord.core.groups.base.group import ModernGroup
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.core.groups.streams.group import StreamsGroup
-from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
+from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from tests.beside_kafka.comparison import REGULAR_EXPRESSION, Difference, Tally, described, differences, written_of
 from tests.beside_kafka.coordinator import Coordinator, Outcome, Step
 from tests.beside_kafka.share_targets import WHERE_TARGETS_SHOW, comes_of_another_order

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec
 from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 from tests.beside_kafka.clients import long_id
 
 TARGET = 13

@@ -13,7 +13,7 @@ from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import NodeData, TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.javacompat import partition_for
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import (
     InitializeShareGroupState,

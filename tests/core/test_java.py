@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord.coordinator.group_coordinator import random_uuid
-from groupcoord.core.javacompat.hashing import (
+from groupcoord.core.javacompat import (
     HashTable,
     PriorityQueue,
     buckets_for,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.core.javacompat.xxh3 import xxh3_64
+from groupcoord.core.javacompat import xxh3_64
 from tests.tables import as_one_test
 
 SAMPLE = bytes(number * number * 7 + number * 3 + (number >> 8) & 255 for number in range(5000))

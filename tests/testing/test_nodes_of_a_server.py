@@ -12,7 +12,7 @@ from groupcoord.broker.broker import Broker
 from groupcoord.broker.work import Answer, do_whole
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
-from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.javacompat import partition_for
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     CoordinatorType,

@@ -13,7 +13,7 @@ from groupcoord.broker.cluster.features import FEATURES, Features
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.work import Work, each, run_on_entries
-from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, scala_set_order, string_hash, string_sort_key
+from groupcoord.core.javacompat import HashTable, buckets_of_copy, scala_set_order, string_hash, string_sort_key
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions

@@ -19,7 +19,7 @@ from groupcoord.broker.work import Work, deliver_replies
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
-from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.javacompat import partition_for
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import CompleteTransaction, Node
 from groupcoord.core.router.authorization import Authorize, Principal

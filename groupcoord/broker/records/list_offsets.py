@@ -16,7 +16,7 @@ from groupcoord.broker.records.topic_data import (
     log_error,
 )
 from groupcoord.broker.work import Work, each_long, each_partition, portions, run_in_executor, run_on_entries
-from groupcoord.core.javacompat.hashing import scala_map_order, scala_trie_order, string_hash, topic_partition_hash
+from groupcoord.core.javacompat import scala_map_order, scala_trie_order, string_hash, topic_partition_hash
 from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode

@@ -43,7 +43,7 @@ from groupcoord.broker.topics.registry import (
 from groupcoord.broker.work import Work, each, portions
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics
-from groupcoord.core.javacompat.hashing import HashTable, string_hash
+from groupcoord.core.javacompat import HashTable, string_hash
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ConfigError, ErrorCode

@@ -29,7 +29,7 @@ from groupcoord.broker.work import Answer, Token, Waker, Work, each, each_long, 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.javacompat.hashing import HashTable, hash_map_order, scala_map_order, topic_partition_hash
+from groupcoord.core.javacompat import HashTable, hash_map_order, scala_map_order, topic_partition_hash
 from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal

@@ -17,7 +17,7 @@ from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, ensure_internal_topic
 from groupcoord.broker.transactions.state import Transaction
-from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.javacompat import partition_for
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.errors import GroupcoordError
 from groupcoord.storage.errors import TopicLogError

@@ -11,7 +11,7 @@ from typing import TypeVar
 from attrs import evolve
 
 from groupcoord.core.groups.group import says_more
-from groupcoord.core.javacompat.hashing import is_blank
+from groupcoord.core.javacompat import is_blank
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,

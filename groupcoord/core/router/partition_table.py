@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
-from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.javacompat import partition_for
 from groupcoord.errors import ErrorCode
 
 MAX_CACHED_ROUTES = 100_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, evolve, frozen
 
-from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.javacompat import partition_for
 from groupcoord.core.messages import (
     NO_NODE,
     AlterShareGroupOffsetsResponse,

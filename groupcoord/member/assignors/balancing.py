@@ -24,7 +24,7 @@ from groupcoord.core.consumer_protocol import (
     read_partitions,
     write_partitions,
 )
-from groupcoord.core.javacompat.hashing import hash_bucket, hash_map_order, string_hash, string_sort_key
+from groupcoord.core.javacompat import hash_bucket, hash_map_order, string_hash, string_sort_key
 from groupcoord.member.assignors.base import AssignmentError, Cluster, ClusterTopic, subscribed_topics
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from attrs import field, frozen
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
-from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
+from groupcoord.core.javacompat import hash_map_order, string_sort_key
 from groupcoord.errors import GroupcoordError
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 from attrs import define
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID
 from groupcoord.member.assignors.balancing import (
     Balancer,

@@ -19,7 +19,7 @@ from attrs import evolve
 
 from groupcoord.analysis.report.text import counted
 from groupcoord.assignors import Assignor, GroupAssignment, GroupSpec, MemberSpec, SubscriptionType, Topic
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 from groupcoord.laws import LawBrokenError, require
 
 KeyT = TypeVar("KeyT")

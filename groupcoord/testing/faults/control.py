@@ -12,7 +12,7 @@ from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.share.share_partitions import LedPartition
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.clock import LeapingClock, ManualClock
-from groupcoord.core.javacompat.hashing import partition_for
+from groupcoord.core.javacompat import partition_for
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.share_state.records import DeliveryState
 from groupcoord.core.topics import TRANSACTIONS_TOPIC

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 
 DATA = Path(__file__).with_name("data")
 Record = dict[str, Any]

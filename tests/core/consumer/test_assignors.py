@@ -17,7 +17,7 @@ from groupcoord.core.groups.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 
 UNIFORM = UniformAssignor()
 GONE, TOPIC = UUID(int=7), UUID(int=1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.core.javacompat.hashing import hash_bucket, uuid_hash
+from groupcoord.core.javacompat import hash_bucket, uuid_hash
 from tests.member.assignors.recorded import has_overfull_bucket
 from tests.member.assignors.test_beside_java import SEEDS, answered_by_java
 from tests.storage.real_broker import needs_kafka

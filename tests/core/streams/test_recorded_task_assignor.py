@@ -16,7 +16,7 @@ from groupcoord.core.groups.streams.assignors import (
     SubtopologySpec,
     Tasks,
 )
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 
 DATA = Path(__file__).with_name("data")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition, partitions_by_topic
-from groupcoord.core.javacompat.hashing import hash_bucket, string_hash
+from groupcoord.core.javacompat import hash_bucket, string_hash
 from groupcoord.member.assignors import Cluster, ClusterTopic
 
 DATA = Path(__file__).parents[1] / "data"

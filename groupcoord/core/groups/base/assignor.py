@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from groupcoord.core.fast_construct import fast_init, plain_members
 from groupcoord.core.groups.base.topics import Topic, subscribed_names
-from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
+from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.errors import GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]

@@ -17,8 +17,7 @@ from groupcoord.config import Config
 from groupcoord.config.group_settings import GroupSettings
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.topics import Topic
-from groupcoord.core.javacompat.hashing import string_sort_key
-from groupcoord.core.javacompat.xxh3 import xxh3_64
+from groupcoord.core.javacompat import string_sort_key, xxh3_64
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 

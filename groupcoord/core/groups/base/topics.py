@@ -9,7 +9,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
-from groupcoord.core.javacompat.hashing import copied_set, string_hash, string_sort_key
+from groupcoord.core.javacompat import copied_set, string_hash, string_sort_key
 
 
 @fast_init

@@ -9,7 +9,7 @@ from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from groupcoord.core.groups.classic.state import LEGAL_TRANSITIONS, GroupState, MemberMetadata, Parked
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,

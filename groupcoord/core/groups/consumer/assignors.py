@@ -20,7 +20,7 @@ from groupcoord.core.groups.base.assignor import (
     Partitions,
     SubscriptionType,
 )
-from groupcoord.core.javacompat.hashing import (
+from groupcoord.core.javacompat import (
     HashTable,
     buckets_for,
     buckets_of_copy,

@@ -38,7 +38,7 @@ from groupcoord.core.groups.consumer.records import (
 )
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.javacompat.hashing import HashTable, uuid_hash, uuid_sort_key
+from groupcoord.core.javacompat import HashTable, uuid_hash, uuid_sort_key
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,

@@ -45,7 +45,7 @@ from groupcoord.core.groups.consumer.state import (
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolveRegexes
-from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
+from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.log.records import GroupMetadataRecord, MemberRecord
 from groupcoord.core.messages import ConsumerGroupHeartbeat, JoinProtocol
 from groupcoord.core.replies import Reply, Token

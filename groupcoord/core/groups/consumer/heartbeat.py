@@ -33,7 +33,7 @@ from groupcoord.core.groups.consumer.state import (
 )
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes, ResolveRegexes
-from groupcoord.core.javacompat.hashing import timeline_map_order
+from groupcoord.core.javacompat import timeline_map_order
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,

@@ -27,7 +27,7 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.javacompat.hashing import HashTable, buckets_of_copy, string_hash, timeline_map_order
+from groupcoord.core.javacompat import HashTable, buckets_of_copy, string_hash, timeline_map_order
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import JoinProtocol
 

@@ -23,7 +23,7 @@ from groupcoord.core.groups.share.state import (
     ShareState,
     StateChange,
 )
-from groupcoord.core.javacompat.hashing import string_sort_key
+from groupcoord.core.javacompat import string_sort_key
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
 from groupcoord.core.messages.share_state import InitializeShareGroupState, StateToInitialize, StateTopicToInitialize
 from groupcoord.errors import ErrorCode

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec, Partitions, SubscriptionType
-from groupcoord.core.javacompat.hashing import (
+from groupcoord.core.javacompat import (
     HashTable,
     buckets_for,
     copied_set,

@@ -27,7 +27,7 @@ from groupcoord.core.groups.share.records import (
     ShareGroupTargetAssignmentMemberRecord,
     ShareGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.javacompat.hashing import HashTable, uuid_hash
+from groupcoord.core.javacompat import HashTable, uuid_hash
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse
 from groupcoord.core.messages.share_state import DeleteShareGroupState, InitializeShareGroupState

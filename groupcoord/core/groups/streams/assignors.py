@@ -11,7 +11,7 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
-from groupcoord.core.javacompat.hashing import (
+from groupcoord.core.javacompat import (
     HashTable,
     PriorityQueue,
     buckets_for,

@@ -49,7 +49,7 @@ from groupcoord.core.groups.streams.topology import (
     InvalidTopologyError,
     configure,
 )
-from groupcoord.core.javacompat.hashing import hash_map_order, timeline_map_order
+from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.messages import KeyValue, StreamsGroupHeartbeat, TaskOffset, Topology
 from groupcoord.errors import ErrorCode
 

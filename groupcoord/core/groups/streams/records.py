@@ -13,7 +13,7 @@ from typing import NamedTuple
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
-from groupcoord.core.javacompat.hashing import hash_map_order
+from groupcoord.core.javacompat import hash_map_order
 from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord
 
 NEVER_CHANGES = True  # instances of all classes here are shared by copies (core/copies.py)

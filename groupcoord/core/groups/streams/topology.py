@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.groups.streams.records import StreamsGroupTopologyRecord, Subtopology, TopicInfo
 from groupcoord.core.host_queries import InternalTopic, InternalTopicsCreated
-from groupcoord.core.javacompat.hashing import hash_map_order, string_sort_key
+from groupcoord.core.javacompat import hash_map_order, string_sort_key
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.errors import GroupcoordError
 
