@@ -10,7 +10,7 @@ from groupcoord.config.group_settings import (
     ConsumerGroupSettings,
     StreamsGroupSettings,
 )
-from groupcoord.core.groups.base.environment import KnownTopics
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.group_types import Environments
 from groupcoord.core.groups.share.group import ShareGroupEnvironment

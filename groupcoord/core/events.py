@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from attrs import asdict, define, frozen
 
-from groupcoord.core.groups.base.topics import TopicPartitions
+from groupcoord.core.log.record_keys import TopicPartitions
 
 NEVER_CHANGES = True  # all of its classes: see core/copies.py
 

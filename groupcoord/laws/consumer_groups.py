@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.state import ModernGroupState
+from groupcoord.core.groups.base.state import ModernGroupState, RefusedError
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat
 from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerState

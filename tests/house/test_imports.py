@@ -249,7 +249,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("share_state.states", "share_partition"),
     # state of the groups of each type
     (
-        *("groups.base.environment", "groups.base.state", "groups.base.group"),
+        *("groups.base.state", "groups.base.group"),
         *("groups.base.member_lookup", "groups.classic.state", "groups.classic.group"),
         *("groups.consumer.state", "groups.consumer.group", "groups.share.state", "groups.share.group"),
         *("groups.streams.topology", "groups.streams.state", "groups.streams.soft_state", "groups.streams.group"),

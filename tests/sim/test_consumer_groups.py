@@ -10,7 +10,7 @@ from attrs import evolve
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import ConsumerGroupState
-from groupcoord.core.groups.base.environment import KnownTopics
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, UniformAssignor

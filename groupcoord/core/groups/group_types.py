@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from groupcoord.core.groups.base.environment import KnownTopics
 from groupcoord.core.groups.base.group import ModernGroup
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment

@@ -1,8 +1,9 @@
-"""Keys of group records: the last record with a key counts."""
+"""Keys of group records (the last record with a key counts), and the partitions in them."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
+from uuid import UUID
 
 RecordKey = tuple[int, str]
 """Record type, and the member or regular expression in the key, or ""."""
@@ -37,3 +38,15 @@ class MemberRecord:
     def key_of(cls, member_id: str) -> RecordKey:
         """Return the key of a member's records, for tombstones."""
         return cls.RECORD_TYPE, member_id
+
+
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic: in a target assignment, a heartbeat or its answer.
+
+    Attributes:
+        topic_id: the topic.
+        partitions: their numbers, as the assignor gave them.
+    """
+
+    topic_id: UUID
+    partitions: tuple[int, ...]

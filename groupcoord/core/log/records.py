@@ -15,7 +15,6 @@ from attrs import define, frozen
 
 from groupcoord.core.columns import OffsetColumns, Rows
 from groupcoord.core.fast_construct import maker
-from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.groups.consumer.records import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
@@ -58,7 +57,7 @@ from groupcoord.core.groups.streams.records import (
     TaskIds,
     TopicInfo,
 )
-from groupcoord.core.log.record_keys import RecordKey
+from groupcoord.core.log.record_keys import RecordKey, TopicPartitions
 from groupcoord.schema.primitives import ZERO_UUID
 
 NEVER_CHANGES = True  # all of its classes: see core/copies.py

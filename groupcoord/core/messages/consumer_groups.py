@@ -11,7 +11,7 @@ from uuid import UUID
 
 from attrs import define, frozen, setters
 
-from groupcoord.core.groups.base.topics import TopicPartitions as TopicPartitions
+from groupcoord.core.log.record_keys import TopicPartitions as TopicPartitions
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import GroupRequest, Request, names_field
 from groupcoord.errors import ErrorCode

@@ -9,8 +9,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.core.groups.base.environment import metadata_hash, topic_hash
-from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.base.topics import Topic, metadata_hash, topic_hash
 
 T1 = Topic("t1", UUID("01020304-0506-0708-090a-0b0c0d0e0f10"), 2, (("r1", "r2"), ()))
 

@@ -1,4 +1,4 @@
-"""Groups with logged state: durable state, soft state, offset commits, and timers of members."""
+"""Groups with logged state: dependencies, durable state, soft state, offset commits, and timers of members."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from groupcoord.config import GroupType
+from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import GroupSettings
-from groupcoord.core.groups.base.environment import GroupEnvironment
+from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.state import Draft, MemberT, StateT
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import CommitKind, GroupTombstone, Record
@@ -21,6 +22,36 @@ from groupcoord.core.messages.commits import accept_metadata
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
+
+SettingsT = TypeVar("SettingsT", bound=GroupSettings)
+AssignorT = TypeVar("AssignorT")
+
+
+@define(eq=False)
+class GroupEnvironment(Generic[SettingsT, AssignorT]):
+    """Dependencies of all groups of one type of one coordinator; the first assignor is the default."""
+
+    NOT_STATE = ("assignors", "default_assignor")
+
+    config: Config
+    topics: KnownTopics
+    assignors: Mapping[str, AssignorT]
+    settings_of: Callable[[str], SettingsT]
+    default_assignor: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.default_assignor = next(iter(self.assignors))
+
+    def assignor(self, name: str) -> AssignorT:
+        """Return an assignor by the name that members select.
+
+        Raises:
+            PartitionAssignorError: the assignor of a loaded group is no longer configured.
+        """
+        assignor = self.assignors.get(name)
+        if assignor is None:
+            raise PartitionAssignorError(f"there is no assignor {name!r}")
+        return assignor
 
 
 @frozen(eq=False)

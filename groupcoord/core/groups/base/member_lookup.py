@@ -12,8 +12,7 @@ from attrs import evolve
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import MemberReplaced
-from groupcoord.core.groups.base.environment import RefusedError
-from groupcoord.core.groups.base.state import Draft, MemberT, ModernGroupState
+from groupcoord.core.groups.base.state import Draft, MemberT, ModernGroupState, RefusedError
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH
 from groupcoord.errors import ErrorCode
 

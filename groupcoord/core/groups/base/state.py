@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 from attrs import frozen
 
 from groupcoord.core.events import Cause, Event, MemberRemoved, RebalanceStarted, Trigger
-from groupcoord.core.groups.base.topics import TopicPartitions
-from groupcoord.core.log.record_keys import MemberRecord
+from groupcoord.core.log.record_keys import MemberRecord, TopicPartitions
 from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record
 from groupcoord.core.replies import Reply
+from groupcoord.errors import ErrorCode
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -391,6 +391,15 @@ class DraftedEvent(NamedTuple):
 
     event: Callable[..., Event]
     facts: tuple[Any, ...]
+
+
+class RefusedError(Exception):
+    """Refusal of a request, none of which has any effect."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or error_code.name)
+        self.error_code = error_code
+        self.message = message
 
 
 class Draft(ABC, Generic[StateT]):

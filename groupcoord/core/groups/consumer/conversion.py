@@ -18,7 +18,7 @@ from groupcoord.core.consumer_protocol import (
     decode_subscription,
 )
 from groupcoord.core.events import Trigger
-from groupcoord.core.groups.base.environment import RefusedError
+from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.classic.rebalance import WhenGroupWritten

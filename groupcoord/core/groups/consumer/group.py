@@ -11,8 +11,8 @@ from attrs import define
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.groups.base.assignor import Assignor
-from groupcoord.core.groups.base.environment import GroupEnvironment, RefusedError
-from groupcoord.core.groups.base.group import CommittingGroup, MemberTimers
+from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
+from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.state import ConsumerMember, ConsumerState, preferred_assignor
 from groupcoord.core.messages import (

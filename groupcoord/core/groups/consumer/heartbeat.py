@@ -14,8 +14,8 @@ from uuid import UUID
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.groups.base.assignor import changed_targets
-from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
+from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, reconcile

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from typing import Any, cast
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.kind import ModernGroups
 from groupcoord.core.groups.base.member_lookup import find_member, find_sender
+from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.classic_members import ClassicRequests, check_join, join

@@ -13,7 +13,7 @@ from uuid import UUID
 from attrs import evolve, field, frozen
 
 from groupcoord.core.fast_construct import fast_init, plain_members
-from groupcoord.core.groups.base.topics import TopicPartitions
+from groupcoord.core.log.record_keys import TopicPartitions
 from groupcoord.errors import ErrorCode
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]

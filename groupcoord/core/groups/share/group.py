@@ -8,8 +8,7 @@ from typing import ClassVar
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.groups.base.assignor import Assignor
-from groupcoord.core.groups.base.environment import GroupEnvironment
-from groupcoord.core.groups.base.group import ModernGroup
+from groupcoord.core.groups.base.group import GroupEnvironment, ModernGroup
 from groupcoord.core.groups.share.state import ShareState, StateChange
 from groupcoord.core.log.records import CommitKind
 from groupcoord.core.messages import (

@@ -12,8 +12,8 @@ from uuid import UUID
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, changed_targets
-from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.member_lookup import check_capacity, check_epoch, find_member
+from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.share.records import ShareGroupMemberMetadataRecord
 from groupcoord.core.groups.share.state import (

@@ -12,7 +12,8 @@ from uuid import UUID
 from attrs import define, evolve
 
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.groups.base.environment import KnownTopics, RefusedError
+from groupcoord.core.groups.base.state import RefusedError
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.share.group import ShareGroup, ShareGroupEnvironment
 from groupcoord.core.groups.share.state import PartitionsByTopic, ShareDraft, StateChange, StatePartitions, StateRequest
 from groupcoord.core.handler_context import HandlerContext

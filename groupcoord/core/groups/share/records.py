@@ -12,8 +12,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
-from groupcoord.core.groups.base.topics import TopicPartitions
-from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord
+from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord, TopicPartitions
 
 NEVER_CHANGES = True  # all of its classes: see core/copies.py
 

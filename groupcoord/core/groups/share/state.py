@@ -15,7 +15,6 @@ from attrs import define, evolve, field, frozen
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
-from groupcoord.core.groups.base.topics import TopicPartitions
 from groupcoord.core.groups.group import Deletion
 from groupcoord.core.groups.share.records import (
     NamedTopic,
@@ -28,6 +27,7 @@ from groupcoord.core.groups.share.records import (
     ShareGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.javacompat import HashTable, uuid_hash
+from groupcoord.core.log.record_keys import TopicPartitions
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse
 from groupcoord.core.messages.share_state import DeleteShareGroupState, InitializeShareGroupState

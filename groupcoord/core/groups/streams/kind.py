@@ -11,8 +11,8 @@ from collections.abc import Collection
 from attrs import define
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.base.environment import RefusedError
 from groupcoord.core.groups.base.kind import ModernGroups
+from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import Conversion, WhenConverted

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from attrs import define, field, frozen
 
 from groupcoord.config.group_settings import StreamsGroupSettings
-from groupcoord.core.groups.base.environment import GroupEnvironment
+from groupcoord.core.groups.base.group import GroupEnvironment
 from groupcoord.core.groups.streams.assignors import MemberTasks, TaskAssignor
 from groupcoord.core.groups.streams.state import Endpoints
 from groupcoord.core.groups.streams.topology import ConfiguredTopology, InternalTopics

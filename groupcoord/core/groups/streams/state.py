@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from groupcoord.core.fast_construct import fast_init
-from groupcoord.core.groups.base.environment import KnownTopics
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.streams.assignors import MemberTasks, Task, Tasks, by_subtopology, walk_tasks
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
