@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from groupcoord.coordinator.loading import LoadError
     from groupcoord.core.groups.classic.state import GroupState
     from groupcoord.core.groups.consumer.group import ConsumerGroupState
-    from groupcoord.core.replies import Reply
+    from groupcoord.core.messages import Reply
     from groupcoord.core.router.authorization import Operation, Resource, ResourceType
     from groupcoord.core.router.partition_table import PartitionStatus
     from groupcoord.core.topics import TopicResolver
@@ -81,7 +81,7 @@ _MODULES = {
     "Operation": "core.router.authorization",
     "OwnershipLostError": "errors",
     "PartitionStatus": "core.router.partition_table",
-    "Reply": "core.replies",
+    "Reply": "core.messages",
     "Resource": "core.router.authorization",
     "ResourceType": "core.router.authorization",
     "StoreContractError": "errors",

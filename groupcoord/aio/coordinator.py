@@ -14,9 +14,8 @@ from groupcoord.coordinator.answers import resolve, sleep_s, tell_lost
 from groupcoord.coordinator.loading import LoadError
 from groupcoord.coordinator.share_coordinator import EmbeddedShare, ShareCoordinator
 from groupcoord.core.events import Event
-from groupcoord.core.messages import Request, Response
+from groupcoord.core.messages import Reply, Request, Response
 from groupcoord.core.messages.share_state import ShareStateRequest
-from groupcoord.core.replies import Reply
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.coordinator.share_coordinator import ShareCoordinator, StateReply
-from groupcoord.core.replies import Reply
+from groupcoord.core.messages import Reply
 from groupcoord.errors import OwnershipLostError, UnansweredError
 
 logger = logging.getLogger("groupcoord")

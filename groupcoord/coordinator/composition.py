@@ -17,10 +17,9 @@ from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import Host, LoneShareHost, ShareHost, create_no_topics
-from groupcoord.core.log.append_queue import PartitionWriter
+from groupcoord.core.log.append_queue import Effects, PartitionWriter
 from groupcoord.core.messages import Node
 from groupcoord.core.observer import Observer
-from groupcoord.core.outputs import Effects
 from groupcoord.core.partition import Partition
 from groupcoord.core.router.partition_table import PartitionTable
 from groupcoord.core.router.request_router import RequestRouter

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from groupcoord.core.events import AppendFailures, Counters, Event
     from groupcoord.core.fingerprints import Names
     from groupcoord.core.host_queries import CreateTopics, Found, ShareHost
-    from groupcoord.core.messages import Node, Request
+    from groupcoord.core.messages import Node, Reply, Request, Token
     from groupcoord.core.partition import Partition
-    from groupcoord.core.replies import Reply, Token
     from groupcoord.core.router.authorization import Authorize, Principal
     from groupcoord.core.router.request_router import VerifyTransaction
     from groupcoord.core.router.split_requests import Owner, ShareOwner, TransactionOwner

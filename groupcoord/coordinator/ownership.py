@@ -11,7 +11,7 @@ from groupcoord.errors import ConfigError, LogStoreError, OwnershipLostError
 from groupcoord.log_store import LogStore, OwnedStore, SharedStore
 
 if TYPE_CHECKING:
-    from groupcoord.core.replies import Reply
+    from groupcoord.core.messages import Reply
 
 LOOKS_PER_LEASE = 3
 """A lease survives two looks that are late or fail."""

@@ -27,9 +27,9 @@ from groupcoord.core.host_queries import (
     ShareCoordinatorAnswered,
     known_ends,
 )
+from groupcoord.core.messages import Token
 from groupcoord.core.messages.request import Request
 from groupcoord.core.messages.share_state import ShareStateRequest, StateRequest, state_message
-from groupcoord.core.replies import Token
 from groupcoord.core.router.authorization import Authorize, Operation, Permissions, Principal
 from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.share_state.partition import AnyResult, StateOutputs, StatePartition, StateQuestion

@@ -18,8 +18,7 @@ from typing import TypeVar, cast
 from groupcoord.coordinator.answers import resolve, sleep_s, tell_lost
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.core.events import Event
-from groupcoord.core.messages import Request, Response
-from groupcoord.core.replies import Reply
+from groupcoord.core.messages import Reply, Request, Response
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket

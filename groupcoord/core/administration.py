@@ -7,9 +7,8 @@ from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.handler_context import HandlerContext, Writing
 from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.records import OffsetTombstone, Record
-from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
+from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup, Reply, Token
 from groupcoord.core.offsets.commits import WhenDeleted, count_offsets
-from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 FILTERED_AS = {"NotReady": "not_ready"}

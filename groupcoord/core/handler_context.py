@@ -11,10 +11,9 @@ from attrs import define, field
 from groupcoord.config import Config
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
-from groupcoord.core.log.append_queue import PartitionWriter
+from groupcoord.core.log.append_queue import Effects, PartitionWriter
+from groupcoord.core.messages import Reply, Token, Waiting
 from groupcoord.core.observer import Observer
-from groupcoord.core.outputs import Effects
-from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode
 

@@ -16,11 +16,11 @@ from groupcoord.core.messages import (
     OffsetCommitResponse,
     OffsetDeleteResponse,
     PartitionResult,
+    Reply,
     Response,
     TopicResult,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.replies import Reply
 from tests.tables import as_one_test
 
 

@@ -20,8 +20,7 @@ from groupcoord.cluster import participant
 from groupcoord.cluster.documents import SlotDocuments
 from groupcoord.cluster.slot_log import MemorySlotLog
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.messages import Node
-from groupcoord.core.replies import Reply
+from groupcoord.core.messages import Node, Reply
 from groupcoord.host.cluster_node import ClusterNode, NodeIdTakenError
 from groupcoord.host.opening import open_cluster_storage
 from tests.broker.kafka_bytes import api_versions, array, frame, string

@@ -15,7 +15,7 @@ from .sources import Source, check_sources, circles, import_graph, imported_modu
 
 EVERYTHING = "*"
 
-EMBEDDED = ("core.events", "core.router.authorization", "core.messages", "core.replies")
+EMBEDDED = ("core.events", "core.router.authorization", "core.messages")
 """The core's words in the signatures of what programs embed."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -245,7 +245,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
         *("groups.consumer.reconciliation", "groups.streams.reconciliation"),
     ),
     # facts: what the log says, and what is asked of any group
-    ("log.hard_state", "offsets.cache", "replies", "host_queries", "groups.group"),
+    ("log.hard_state", "offsets.cache", "host_queries", "groups.group"),
     ("share_state.states", "share_partition"),
     # state of the groups of each type
     (
@@ -255,7 +255,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
         *("groups.streams.topology", "groups.streams.state", "groups.streams.soft_state", "groups.streams.group"),
     ),
     # what handlers have in common: outputs, appends in flight, deletion and expiry
-    ("outputs", "observer", "log.append_queue", "log.append_failures", "handler_context"),
+    ("observer", "log.append_queue", "log.append_failures", "handler_context"),
     ("offsets", "administration", "share_state.partition"),
     # handlers
     ("groups.base",),

@@ -24,7 +24,6 @@ FREE_OF_KINDS = (
     "administration",
     "log/append_failures",
     "handler_context",
-    "outputs",
     "groups/group",
     "log/append_queue",
     "partition",

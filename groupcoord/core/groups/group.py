@@ -16,10 +16,12 @@ from groupcoord.core.messages import (
     GroupToFetch,
     ListedGroup,
     OffsetCommit,
+    Reply,
+    Token,
     TopicToCommit,
     TxnOffsetCommit,
+    Waiting,
 )
-from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.errors import ErrorCode
 

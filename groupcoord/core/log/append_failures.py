@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 
 from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.log.append_queue import Append
 from groupcoord.core.messages import (
     CompleteTransactionResponse,
     OffsetCommitResponse,
+    Reply,
     TopicResult,
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import PartitionResults, partition_results, refused_partitions
 from groupcoord.core.messages.request import failed
-from groupcoord.core.outputs import Append
-from groupcoord.core.replies import Reply
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 

@@ -8,6 +8,8 @@ Do not change a message that was sent. The most frequent responses are not froze
 one.
 """
 
+from typing import Any, NamedTuple
+
 from groupcoord.core.messages.administration import *
 from groupcoord.core.messages.commits import *
 from groupcoord.core.messages.consumer_groups import *
@@ -45,6 +47,24 @@ Response = (
     | DeleteShareGroupOffsetsResponse
 )
 """Response of a coordinator."""
+
+Token = Any
+"""The caller's handle of a request, returned once with the response."""
+
+
+class Waiting(NamedTuple):
+    """Request that waits for a write of its group."""
+
+    request: GroupRequest
+    token: Token
+
+
+class Reply(NamedTuple):
+    """Response to the request with ``token``; None if Kafka never answers it."""
+
+    token: Token
+    response: Response | None
+
 
 __all__ = [
     "AUTHORIZED_OPERATIONS_OMITTED",

@@ -12,6 +12,7 @@ from groupcoord.core.fast_construct import maker
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.append_failures import refused
+from groupcoord.core.log.append_queue import Continuation
 from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -37,6 +38,8 @@ from groupcoord.core.messages import (
     OffsetDelete,
     OffsetDeleteResponse,
     PartitionResult,
+    Reply,
+    Token,
     TopicResult,
     TopicToCommit,
     TopicToFetch,
@@ -51,8 +54,6 @@ from groupcoord.core.messages.commits import (
     refused_topics,
 )
 from groupcoord.core.offsets.cache import fetch_columns
-from groupcoord.core.outputs import Continuation
-from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import NO_ERROR, ErrorCode
 
 

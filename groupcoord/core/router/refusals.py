@@ -15,6 +15,7 @@ from groupcoord.core.messages import (
     JoinGroupResponse,
     OffsetCommit,
     OffsetCommitResponse,
+    Reply,
     Response,
     TopicResult,
     TxnOffsetCommitResponse,
@@ -22,7 +23,6 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.commits import partition_results, refused_partitions
 from groupcoord.core.messages.request import GroupRequest, failed
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
-from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 
 _STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)

@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
+from groupcoord.core.log.append_queue import Effects
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,
     CompleteTransaction,
@@ -57,6 +58,7 @@ from groupcoord.core.messages import (
     StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdate,
     SyncGroup,
+    Token,
     TopicToCommit,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
@@ -64,8 +66,6 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.commits import refused_topics
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
-from groupcoord.core.outputs import Effects
-from groupcoord.core.replies import Token
 from groupcoord.core.router.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
 from groupcoord.core.router.modern_groups import (
     DESCRIBED_CONSUMER_GROUPS,

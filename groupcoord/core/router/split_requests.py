@@ -21,10 +21,11 @@ from groupcoord.core.messages import (
     Node,
     OffsetCommitResponse,
     OffsetDeleteResponse,
+    Reply,
     Response,
+    Token,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.replies import Reply, Token
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.core.router.topics import merge_results
 from groupcoord.errors import ErrorCode

@@ -15,6 +15,7 @@ from attrs import define, evolve
 from groupcoord.config import Config
 from groupcoord.core.log.append_failures import for_client
 from groupcoord.core.log.append_queue import AppendQueue
+from groupcoord.core.messages import Token
 from groupcoord.core.messages.share_state import (
     ReadStateResult,
     ShareStateRequest,
@@ -28,7 +29,6 @@ from groupcoord.core.messages.share_state import (
     StateToWrite,
     state_message,
 )
-from groupcoord.core.replies import Token
 from groupcoord.core.share_state.records import (
     NO_START_OFFSET,
     UNKNOWN_COUNT,

@@ -26,6 +26,7 @@ from groupcoord.core.messages import (
     LeavingMember,
     OffsetCommit,
     OffsetToCommit,
+    Reply,
     Request,
     Response,
     SyncAssignment,
@@ -33,7 +34,6 @@ from groupcoord.core.messages import (
     SyncGroupResponse,
     TopicToCommit,
 )
-from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import error_codes, errors_in, require
 

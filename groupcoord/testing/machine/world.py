@@ -22,12 +22,12 @@ from groupcoord.core.messages import (
     OffsetCommit,
     OffsetCommitResponse,
     OffsetDelete,
+    Reply,
     Request,
     Response,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import (
     OffsetKey,

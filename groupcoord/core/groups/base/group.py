@@ -17,9 +17,17 @@ from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import CommitKind, GroupTombstone, Record
-from groupcoord.core.messages import GroupToFetch, ListedGroup, OffsetCommit, TopicToCommit, TxnOffsetCommit
+from groupcoord.core.messages import (
+    GroupToFetch,
+    ListedGroup,
+    OffsetCommit,
+    Reply,
+    Token,
+    TopicToCommit,
+    TxnOffsetCommit,
+    Waiting,
+)
 from groupcoord.core.messages.commits import accept_metadata
-from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 

@@ -18,6 +18,7 @@ from groupcoord.core.groups.base.member_lookup import find_sender
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember, RefusedError
 from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
+from groupcoord.core.log.append_queue import Continuation
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -27,12 +28,13 @@ from groupcoord.core.messages import (
     LeaveGroup,
     LeaveGroupResponse,
     LeftMember,
+    Reply,
     Response,
     SyncGroup,
+    Token,
+    Waiting,
 )
 from groupcoord.core.messages.request import GroupRequest
-from groupcoord.core.outputs import Continuation
-from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
 

@@ -14,7 +14,7 @@ from attrs import frozen
 from groupcoord.core.events import Cause, Event, MemberRemoved, RebalanceStarted, Trigger
 from groupcoord.core.log.record_keys import MemberRecord, TopicPartitions
 from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record
-from groupcoord.core.replies import Reply
+from groupcoord.core.messages import Reply
 from groupcoord.errors import ErrorCode
 
 KeyT = TypeVar("KeyT")

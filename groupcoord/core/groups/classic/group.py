@@ -27,11 +27,13 @@ from groupcoord.core.messages import (
     JoinProtocol,
     ListedGroup,
     OffsetCommit,
+    Reply,
     SyncGroupResponse,
+    Token,
     TopicToCommit,
     TxnOffsetCommit,
+    Waiting,
 )
-from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, IllegalTransitionError, InvariantError
 

@@ -19,6 +19,7 @@ from groupcoord.core.groups.classic.rebalance import (
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked
 from groupcoord.core.groups.group import allows_session_timeout
 from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.log.append_queue import Append
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -28,11 +29,11 @@ from groupcoord.core.messages import (
     LeaveGroupResponse,
     LeavingMember,
     LeftMember,
+    Reply,
     SyncGroup,
     SyncGroupResponse,
+    Token,
 )
-from groupcoord.core.outputs import Append
-from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 

@@ -14,8 +14,8 @@ from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.log.append_queue import Append, Continuation
 from groupcoord.core.messages import JoinGroupResponse, JoinProtocol, SyncGroupResponse
-from groupcoord.core.outputs import Append, Continuation
 from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
 

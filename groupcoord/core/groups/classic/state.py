@@ -9,8 +9,7 @@ from attrs import define
 
 from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.log.records import MemberRecord
-from groupcoord.core.messages import DescribedMember, JoinedMember, JoinProtocol
-from groupcoord.core.replies import Token
+from groupcoord.core.messages import DescribedMember, JoinedMember, JoinProtocol, Token
 from groupcoord.core.timers import Timer
 
 

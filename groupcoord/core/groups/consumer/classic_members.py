@@ -47,8 +47,8 @@ from groupcoord.core.messages import (
     JoinProtocol,
     SyncGroup,
     SyncGroupResponse,
+    Token,
 )
-from groupcoord.core.replies import Token
 from groupcoord.errors import ErrorCode
 
 

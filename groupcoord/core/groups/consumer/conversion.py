@@ -47,8 +47,7 @@ from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolveRegexes
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.log.records import GroupMetadataRecord, MemberRecord
-from groupcoord.core.messages import ConsumerGroupHeartbeat, JoinProtocol
-from groupcoord.core.replies import Reply, Token
+from groupcoord.core.messages import ConsumerGroupHeartbeat, JoinProtocol, Reply, Token
 from groupcoord.errors import ErrorCode
 
 

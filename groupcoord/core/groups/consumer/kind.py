@@ -52,9 +52,9 @@ from groupcoord.core.messages import (
     LeavingMember,
     LeftMember,
     SyncGroup,
+    Token,
 )
 from groupcoord.core.messages.request import GroupRequest
-from groupcoord.core.replies import Token
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 

@@ -17,10 +17,11 @@ from groupcoord.core.messages import (
     DescribedShareMember,
     GroupToFetch,
     OffsetCommit,
+    Reply,
+    Token,
     TopicToCommit,
     TxnOffsetCommit,
 )
-from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode
 

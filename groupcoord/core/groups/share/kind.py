@@ -44,14 +44,15 @@ from groupcoord.core.messages import (
     DescribedShareGroup,
     JoinGroup,
     JoinGroupResponse,
+    Reply,
     Response,
     ShareGroupDescribe,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResponse,
+    Token,
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.messages.share_state import InitializeShareGroupState
-from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 FOREVER_MS = 2**63 - 1

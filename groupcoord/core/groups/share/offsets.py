@@ -29,8 +29,10 @@ from groupcoord.core.messages import (
     DescribedShareOffset,
     DescribedShareTopic,
     ForgottenShareTopic,
+    Reply,
     ShareOffsetResult,
     ShareTopicToDescribe,
+    Token,
 )
 from groupcoord.core.messages.share_groups import UNKNOWN_OFFSET, DescribeOneShareGroup, DescribeOneShareGroupResponse
 from groupcoord.core.messages.share_state import (
@@ -46,7 +48,6 @@ from groupcoord.core.messages.share_state import (
     StateTopicToRead,
     StateToRead,
 )
-from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 NO_LEADER_EPOCH = 0

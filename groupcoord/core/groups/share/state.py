@@ -29,9 +29,8 @@ from groupcoord.core.groups.share.records import (
 from groupcoord.core.javacompat import HashTable, uuid_hash
 from groupcoord.core.log.record_keys import TopicPartitions
 from groupcoord.core.log.records import GroupTombstone
-from groupcoord.core.messages import AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse
+from groupcoord.core.messages import AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse, Reply, Token
 from groupcoord.core.messages.share_state import DeleteShareGroupState, InitializeShareGroupState
-from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 
 T = TypeVar("T")

@@ -33,13 +33,14 @@ from groupcoord.core.messages import (
     DescribedStreamsGroup,
     JoinGroup,
     JoinGroupResponse,
+    Reply,
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
     StreamsStatus,
     StreamsStatusCode,
+    Token,
 )
-from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import NEVER_MS, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
