@@ -14,7 +14,7 @@ from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.group_types import Environments
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
-from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
+from groupcoord.core.groups.streams.group import StreamsGroupEnvironment
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import Host, LoneShareHost, ShareHost, create_no_topics
 from groupcoord.core.log.append_queue import Effects, PartitionWriter

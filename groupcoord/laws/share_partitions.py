@@ -10,8 +10,7 @@ from collections.abc import Iterable
 
 from groupcoord.core.share_partition.in_flight import Acquired
 from groupcoord.core.share_partition.partition import SharePartition
-from groupcoord.core.share_state.records import DeliveryState
-from groupcoord.core.share_state.states import ShareStates
+from groupcoord.core.share_state.records import DeliveryState, ShareStates
 from groupcoord.laws.coordinator import require
 from groupcoord.log_store import LogRecord
 

@@ -246,13 +246,13 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     # facts: what the log says, and what is asked of any group
     ("log.hard_state", "offsets.cache", "host_queries", "groups.group"),
-    ("share_state.states", "share_partition"),
+    ("share_partition",),
     # state of the groups of each type
     (
         *("groups.base.state", "groups.base.group"),
         *("groups.base.member_lookup", "groups.classic.state", "groups.classic.group"),
         *("groups.consumer.state", "groups.consumer.group", "groups.share.state", "groups.share.group"),
-        *("groups.streams.topology", "groups.streams.state", "groups.streams.soft_state", "groups.streams.group"),
+        *("groups.streams.topology", "groups.streams.state", "groups.streams.group"),
     ),
     # what handlers have in common: outputs, appends in flight, deletion and expiry
     ("observer", "log.append_queue", "log.append_failures", "handler_context"),

@@ -36,8 +36,7 @@ from groupcoord.core.offsets.commits import WhenDeleted
 from groupcoord.core.partition import Partition
 from groupcoord.core.share_partition.in_flight import Acquired
 from groupcoord.core.share_partition.partition import SharePartition
-from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, StateBatch
-from groupcoord.core.share_state.states import ShareStates
+from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, ShareStates, StateBatch
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.laws import (
     LawBrokenError,

@@ -19,8 +19,8 @@ from groupcoord.core.groups.consumer.kind import ConsumerGroups
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.share.kind import ShareGroups
+from groupcoord.core.groups.streams.group import StreamsGroupEnvironment
 from groupcoord.core.groups.streams.kind import StreamsGroups
-from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment
 from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.record_keys import RecordKey
 

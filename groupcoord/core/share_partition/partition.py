@@ -31,8 +31,7 @@ from groupcoord.core.share_partition.in_flight import (
     divide,
     end_of_portion,
 )
-from groupcoord.core.share_state.records import DeliveryState, StateBatch
-from groupcoord.core.share_state.states import append_joined, merge_batches
+from groupcoord.core.share_state.records import DeliveryState, StateBatch, append_joined, merge_batches
 from groupcoord.errors import ErrorCode, GroupcoordError, InvariantError
 
 KNOWN_STATES = {state.value: state for state in DeliveryState} | {DeliveryState.ACQUIRED.value: DeliveryState.AVAILABLE}

@@ -34,12 +34,14 @@ from groupcoord.core.share_state.records import (
     UNKNOWN_COUNT,
     SharePartitionKey,
     ShareSnapshot,
+    ShareState,
     ShareStateRecord,
+    ShareStates,
     ShareTombstone,
     ShareUpdate,
     StateBatch,
+    merge_batches,
 )
-from groupcoord.core.share_state.states import ShareState, ShareStates, merge_batches
 from groupcoord.errors import ErrorCode, InvariantError
 
 StateEntry = StateToInitialize | StateToRead | StateToWrite | StateToDelete

@@ -14,8 +14,14 @@ from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.config.group_settings import EARLIEST, ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import FINISHED
-from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
-from groupcoord.core.share_state.states import ShareStates
+from groupcoord.core.share_state.records import (
+    DeliveryState,
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareStates,
+    ShareUpdate,
+    StateBatch,
+)
 from groupcoord.log_store import LogRecord
 from groupcoord.member import Cluster as TopicMetadata
 from groupcoord.member import TopicPartition

@@ -7,8 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.share_state.records import StateBatch
-from groupcoord.core.share_state.states import merge_batches
+from groupcoord.core.share_state.records import StateBatch, merge_batches
 
 BATCHES = st.lists(
     st.builds(

@@ -18,11 +18,12 @@ from groupcoord.core.share_state.records import (
     SharePartitionKey,
     ShareSnapshot,
     ShareStateRecord,
+    ShareStates,
     ShareTombstone,
     ShareUpdate,
     StateBatch,
+    merge_batches,
 )
-from groupcoord.core.share_state.states import ShareStates, merge_batches
 from groupcoord.schema.engine import uuid_text
 
 SHARE_PARTITION = "share partition"

@@ -26,6 +26,7 @@ from groupcoord.core.groups.streams.assignors import (
     by_subtopology,
     walk_tasks,
 )
+from groupcoord.core.groups.streams.group import MemberOffsets, StreamsGroupEnvironment, StreamsMemory, UsedTarget
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
 from groupcoord.core.groups.streams.records import (
     StreamsGroupMemberMetadataRecord,
@@ -34,7 +35,6 @@ from groupcoord.core.groups.streams.records import (
     StreamsGroupTopologyRecord,
     Subtopology,
 )
-from groupcoord.core.groups.streams.soft_state import MemberOffsets, StreamsGroupEnvironment, StreamsMemory, UsedTarget
 from groupcoord.core.groups.streams.state import (
     NO_TOPOLOGY_EPOCH,
     NUM_STANDBY_REPLICAS,

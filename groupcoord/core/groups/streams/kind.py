@@ -16,9 +16,8 @@ from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
-from groupcoord.core.groups.streams.group import StreamsGroup, StreamsTimers
+from groupcoord.core.groups.streams.group import StreamsGroup, StreamsGroupEnvironment, StreamsMemory, StreamsTimers
 from groupcoord.core.groups.streams.heartbeat import Step, assign_target, handle_heartbeat
-from groupcoord.core.groups.streams.soft_state import StreamsGroupEnvironment, StreamsMemory
 from groupcoord.core.groups.streams.state import (
     EndpointError,
     StreamsDraft,
