@@ -31,15 +31,10 @@ OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATIO
 
 
 def check_answer(coordinator: GroupCoordinator, request: Request, response: Response | None) -> None:
-    """Check that a response does not contradict the state of the coordinator.
-
-    Args:
-        coordinator: the coordinator after the response.
-        request: the request.
-        response: the response, or None if there will be none.
+    """Check that a response does not contradict the state that the coordinator has after it; None for no response.
 
     Raises:
-        LawBrokenError: the response breaks a law.
+        LawBrokenError: it does not hold.
     """
     match request, response:
         case JoinGroup(supports_skip_assignment=True), JoinGroupResponse(error_code=ErrorCode.NONE):
@@ -119,11 +114,10 @@ def check_reaction(
         request: the member's request.
         response: the response.
         before: the generation and the member id before the response.
-        after: the same after the response, with generation -1 outside of any; None if the member has ended or is
-            leaving.
+        after: the same after it, with generation -1 outside of any; None if the member has ended or is leaving.
 
     Raises:
-        LawBrokenError: the member continues in a lost generation, has left a valid one, or ignores its id.
+        LawBrokenError: it does not hold.
     """
     generation_id, member_id = before
     if after is None:
@@ -170,7 +164,7 @@ NOT_AS_OWNER = frozenset(
 
 
 class OwnerLaws:
-    """Checks that owners of a log respond only during their lease and before later owners; raises at a violation.
+    """Checks that owners of a log respond only during their lease and before later owners.
 
     Owners have numbers that grow with each take-over. Times are independent of the owners' clocks.
 
@@ -191,7 +185,7 @@ class OwnerLaws:
         """Check a response or event of an owner: its lease lasts, and no later owner has responded.
 
         Raises:
-            LawBrokenError: it breaks the law.
+            LawBrokenError: it does not hold.
         """
         if _claims_nothing(said):
             return

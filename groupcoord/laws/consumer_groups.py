@@ -31,11 +31,11 @@ from groupcoord.log_store import LogStore
 
 
 def check_sound_epochs(state: ModernGroupState[Any, Any]) -> None:
-    """Check that members are not ahead of the target nor the target of the group, and no target of a former member is
+    """Check that no member is ahead of the target, nor the target of the group, and no target of a former member is
     kept.
 
     Raises:
-        LawBrokenError: this does not hold.
+        LawBrokenError: it does not hold.
     """
     for member in state.members.values():
         epochs = member.member_epoch, state.assignment_epoch, state.epoch
@@ -66,7 +66,7 @@ def check_append(records: Iterable[Record]) -> None:
     """Check that an append concerns one group, and that one that converts a group leaves its offsets alone.
 
     Raises:
-        LawBrokenError: it does not.
+        LawBrokenError: it does not hold.
     """
     kinds: dict[str, set[tuple[bool, bool]]] = {}
     with_offsets = set()
@@ -110,7 +110,7 @@ def check_sound_consumer_group(state: ConsumerState) -> None:
     kept.
 
     Raises:
-        LawBrokenError: the state is inconsistent.
+        LawBrokenError: it does not hold.
     """
     check_sound_epochs(state)
     owners: dict[tuple[UUID, int], str] = {}
@@ -130,7 +130,7 @@ def check_epochs_grow(log_store: LogStore, partition: int) -> None:
     """Check that the epochs of a consumer group and of its target never decrease in the log while the group lives.
 
     Raises:
-        LawBrokenError: one does, or the target is ahead of its group.
+        LawBrokenError: it does not hold.
     """
     epochs: dict[str, int] = {}
     targets: dict[str, int] = {}
@@ -164,15 +164,17 @@ def check_member_sees_what_is_durable(
 ) -> None:
     """Check that a member got only durable state, and that no other member can get the partitions that it owns.
 
+    Nothing is checked for former members, nor for a group that is not served here or is no consumer group.
+
     Args:
         coordinator: the coordinator.
-        group_id: a group. Nothing is checked for one that is not served here or is no consumer group.
-        member_id: a member. Nothing is checked for a former member, which will learn that.
+        group_id: the group.
+        member_id: the member.
         epoch: the last epoch that it got.
         owned: the partitions that it owns, by topic id and index.
 
     Raises:
-        LawBrokenError: one of these does not hold.
+        LawBrokenError: it does not hold.
     """
     group = consumer_group_of(coordinator, group_id)
     member = None if group is None else group.state.members.get(member_id)
@@ -187,12 +189,10 @@ def check_member_sees_what_is_durable(
 def check_restart_writes_the_same(coordinator: GroupCoordinator, requests: Iterable[ConsumerGroupHeartbeat]) -> None:
     """Check that a group loaded from its records, in any order, writes the same as the live one.
 
-    Args:
-        coordinator: the coordinator.
-        requests: the requests for both. They have no effect.
+    ``requests`` are drafted for both and have no effect.
 
     Raises:
-        LawBrokenError: it writes something else.
+        LawBrokenError: it does not hold.
     """
     for request in requests:
         group = consumer_group_of(coordinator, request.group_id)
@@ -236,13 +236,10 @@ def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: Consu
 def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
     """Check that, after faults have ended, members own their targets and every partition has an owner.
 
-    Args:
-        coordinator: the coordinator.
-        group_id: a consumer group.
-        member_ids: the live members that fit into the group.
+    ``member_ids`` are the live members that fit into the group; there must be no others.
 
     Raises:
-        LawBrokenError: this does not hold, there are other members, or the uniform assignment is uneven.
+        LawBrokenError: it does not hold.
     """
     group = consumer_group_of(coordinator, group_id)
     assert group is not None

@@ -1,7 +1,4 @@
-"""Laws that hold at every moment of every run, for random tests and simulators.
-
-Each ``check_…`` raises :class:`LawBrokenError` with its finding. ``docs/design.md`` lists the laws.
-"""
+"""Laws that hold at every moment of every run. ``docs/design.md`` lists the laws."""
 
 from __future__ import annotations
 
@@ -62,12 +59,10 @@ def require(condition: bool, message: str, *told: object) -> None:
     """Raise LawBrokenError unless a condition holds.
 
     Args:
-        condition: the condition.
-        message: what is broken.
         told: values for the braces of the message, formatted only if the law is broken.
 
     Raises:
-        LawBrokenError: with ``message``.
+        LawBrokenError: it does not hold.
     """
     # Not an assert statement, which python -O would remove.
     if not condition:
@@ -131,7 +126,6 @@ class OffsetLedger:
         self._open: dict[int, dict[OffsetKey, tuple[int, OffsetCommitRecord]]] = {}
 
     def take(self, record: Record, log_offset: int) -> None:
-        """Apply the next record of the log."""
         match record:
             case OffsetCommitRecord(producer_id=producer_id):
                 target = self.committed if producer_id == NO_PRODUCER_ID else self._open.setdefault(producer_id, {})
@@ -161,20 +155,17 @@ def check_hard_state_is_the_log(coordinator: GroupCoordinator) -> None:
     """Check that hard state == replay(durable log): a restart now would neither lose nor invent anything.
 
     Raises:
-        LawBrokenError: they differ.
+        LawBrokenError: it does not hold.
     """
     for partition in served_partitions(coordinator):
         check_replay(partition, _replay(coordinator.log_store, partition.index))
 
 
 def check_log_can_be_loaded(load: Callable[[], object]) -> None:
-    """Load log partitions and check that it succeeds.
-
-    Args:
-        load: loads them.
+    """Check that ``load`` loads its log partitions.
 
     Raises:
-        LawBrokenError: the coordinator could not load one of them.
+        LawBrokenError: it does not hold.
     """
     try:
         load()
@@ -189,16 +180,13 @@ def check_log_can_be_loaded(load: Callable[[], object]) -> None:
 
 
 def check_replay(partition: Partition, log: HardState, *, was_compacted: bool = False) -> None:
-    """Check that the hard state of a log partition equals that of its log.
+    """Check that the hard state of a log partition equals ``log``, that of its records.
 
-    Args:
-        partition: the core of a log partition.
-        log: the hard state of its records.
-        was_compacted: whether the log was compacted when the partition was loaded, while ``log`` has all records. Then
-            groups without records and offsets may be missing.
+    ``was_compacted``: the log was compacted when the partition was loaded, while ``log`` has all records. Then groups
+    without records and offsets may be missing.
 
     Raises:
-        LawBrokenError: they differ.
+        LawBrokenError: it does not hold.
     """
     hard = partition.hard
     if (
@@ -224,7 +212,7 @@ def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[st
     """Check that OffsetFetch returns the commits of the log; transactions count from their marker on, unless aborted.
 
     Raises:
-        LawBrokenError: an OffsetFetch of one of the groups differs.
+        LawBrokenError: it does not hold.
     """
     for group_id in group_ids:
         index = coordinator.partition_of(group_id)
@@ -247,21 +235,18 @@ def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
     """Check that a snapshot rebuilds the hard state, except for groups without records and offsets.
 
     Raises:
-        LawBrokenError: it does not.
+        LawBrokenError: it does not hold.
     """
     for partition in served_partitions(coordinator):
         check_rebuilt(partition, partition.snapshot(), "its snapshot")
 
 
 def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> None:
-    """Check that a compacted log rebuilds the hard state, except for groups without records and offsets.
-
-    Args:
-        coordinator: the coordinator.
-        place: how far the log is compacted, from 0 to 1.
+    """Check that a log compacted up to ``place`` (0 to 1) rebuilds the hard state, as in
+    :func:`check_snapshot_rebuilds`.
 
     Raises:
-        LawBrokenError: it does not.
+        LawBrokenError: it does not hold.
     """
     for partition in served_partitions(coordinator):
         entries = compacted(list(coordinator.log_store.read(partition.index)), place)
@@ -269,15 +254,12 @@ def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> No
 
 
 def check_rebuilt(partition: Partition, records: Iterable[tuple[int, Record]], name: str) -> None:
-    """Check that records rebuild the hard state of a log partition, except for groups without records and offsets.
+    """Check that records with their offsets rebuild the hard state of a log partition.
 
-    Args:
-        partition: the core of a log partition.
-        records: the records with their offsets in the log.
-        name: what they are, for the message.
+    Groups without records and offsets are exempt. ``name`` names the records in the message.
 
     Raises:
-        LawBrokenError: they do not.
+        LawBrokenError: it does not hold.
     """
     hard = HardState()
     for log_offset, record in records:
@@ -341,7 +323,7 @@ def check_timers(coordinator: GroupCoordinator) -> None:
     """Check that every timer has a served log partition.
 
     Raises:
-        LawBrokenError: a timer has none.
+        LawBrokenError: it does not hold.
     """
     for timer in coordinator._timers.armed():
         require(coordinator.partition(timer.key.partition) is not None, "{!r} belongs to no member", timer)
@@ -350,12 +332,10 @@ def check_timers(coordinator: GroupCoordinator) -> None:
 def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable]) -> None:
     """Check that every unanswered request waits in exactly one place, and nothing else waits.
 
-    Args:
-        coordinator: the coordinator.
-        outstanding: the tokens of the unanswered requests.
+    ``outstanding`` are the tokens of the unanswered requests.
 
     Raises:
-        LawBrokenError: a request was lost, or would be answered twice.
+        LawBrokenError: it does not hold.
     """
     tokens, asked = coordinator.waiting_tokens(), list(outstanding)
     distinct = set(asked)
@@ -375,7 +355,7 @@ def check_size(coordinator: GroupCoordinator) -> None:
     Apart from classic groups, this holds only while the setting is not lowered.
 
     Raises:
-        LawBrokenError: there are more.
+        LawBrokenError: it does not hold.
     """
     config = coordinator.config
     for partition in served_partitions(coordinator):
@@ -387,15 +367,10 @@ def check_size(coordinator: GroupCoordinator) -> None:
 
 
 def check_places(log_store: LogStore, partition: int, partition_count: int) -> None:
-    """Check that every group lies in the log partition of its id's Java hash code.
-
-    Args:
-        log_store: the log.
-        partition: one of its partitions.
-        partition_count: the number of partitions.
+    """Check that every group lies in the log partition of its id's Java hash code, where brokers and tools look for it.
 
     Raises:
-        LawBrokenError: one lies in another, where neither a broker nor a tool would find it.
+        LawBrokenError: it does not hold.
     """
     for entry in log_store.read(partition):
         group_id = getattr(entry.record, "group_id", None)
@@ -418,7 +393,7 @@ def check_generations_grow(log_store: LogStore, partition: int) -> None:
     """Check that the generation of a classic group never decreases in the log while the group lives.
 
     Raises:
-        LawBrokenError: it does.
+        LawBrokenError: it does not hold.
     """
     last: dict[str, int] = {}
     for entry in log_store.read(partition):
@@ -438,15 +413,11 @@ def check_generations_grow(log_store: LogStore, partition: int) -> None:
 def check_acknowledged_commits(
     log_store: LogStore, partitions: Iterable[int], acknowledged: Iterable[tuple[str, str, int, int]]
 ) -> None:
-    """Check that every commit that was answered with NONE is in the log.
-
-    Args:
-        log_store: the log.
-        partitions: its log partitions.
-        acknowledged: (group, topic, partition, offset) of each such commit.
+    """Check that every commit that was answered with NONE is in the log: ``acknowledged`` are (group, topic, partition,
+    offset).
 
     Raises:
-        LawBrokenError: one was lost.
+        LawBrokenError: it does not hold.
     """
     written = {
         (record.group_id, record.topic, record.partition, record.offset)
@@ -465,7 +436,7 @@ def check_bytes(log_store: LogStore, partition: int) -> None:
     """Check that the newest records of a log survive encoding and decoding.
 
     Raises:
-        LawBrokenError: a record changes.
+        LawBrokenError: it does not hold.
     """
     for entry in list(log_store.read(partition))[-NEWEST:]:
         key, value = entry.encoded()

@@ -23,12 +23,10 @@ def check_expiry(coordinator: GroupCoordinator, records: Iterable[Record]) -> No
     Groups with an open transaction stay, as do pending transactional offsets (KAFKA-19163). So do offsets of topics
     that members use (KAFKA-4682, KAFKA-13636), and young ones (KAFKA-8069).
 
-    Args:
-        coordinator: the coordinator.
-        records: any append, before it is written; only those of an expiry are checked.
+    ``records`` are any append, before it is written; only those of an expiry are checked.
 
     Raises:
-        LawBrokenError: it removes something else.
+        LawBrokenError: it does not hold.
     """
     about_to_be_written = list(records)
     for partition in served_partitions(coordinator):
@@ -64,7 +62,7 @@ def check_forgets_topic(committed: Iterable[tuple[str, str, int]], records: Iter
         records: what the coordinator wrote after the deletion.
 
     Raises:
-        LawBrokenError: an offset stays.
+        LawBrokenError: it does not hold.
     """
     ends = {(one.group_id, one.topic, one.partition) for one in records if isinstance(one, OffsetTombstone)}
     left = sorted(set(committed) - ends)

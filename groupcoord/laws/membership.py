@@ -1,7 +1,4 @@
-"""Laws of membership: members, fencing and waiting.
-
-Each ``check_…`` raises :class:`~groupcoord.laws.LawBrokenError` with its finding.
-"""
+"""Laws of membership: members, fencing and waiting."""
 
 from __future__ import annotations
 
@@ -24,13 +21,10 @@ def check_every_step(
 ) -> None:
     """Check the laws that the random tests, the exploration and the simulator all check after each step.
 
-    Args:
-        coordinator: the coordinator.
-        outstanding: the tokens of requests without a response.
-        taken_back: as in :func:`check_members_are_durable`.
+    Args as in :func:`check_tokens` and :func:`check_members_are_durable`.
 
     Raises:
-        LawBrokenError: a law is broken.
+        LawBrokenError: it does not hold.
     """
     check_tokens(coordinator, outstanding)
     check_size(coordinator)
@@ -44,12 +38,11 @@ def check_members_are_durable(coordinator: GroupCoordinator, taken_back: Collect
     (KAFKA-10284).
 
     Args:
-        coordinator: the coordinator.
         taken_back: ids that static members got and lost again, because the log took too long for their replacement
             (:func:`ids_taken_back`). The log may hold them nevertheless, as in Kafka.
 
     Raises:
-        LawBrokenError: they differ: a restart would fence members, or bring former ones back.
+        LawBrokenError: it does not hold.
     """
     for partition, group in _classic_groups(coordinator):
         if group.state is not GroupState.STABLE or _is_writing(WhenReplaced, partition, group):
@@ -90,7 +83,7 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
     """Check that no member waits in a rebalance in which all members have joined (KAFKA-7909).
 
     Raises:
-        LawBrokenError: a member waits.
+        LawBrokenError: it does not hold.
     """
     for _, group in _classic_groups(coordinator):
         # The first rebalance waits for others (KIP-134).
@@ -107,11 +100,12 @@ def check_nobody_waits_for_nobody(coordinator: GroupCoordinator) -> None:
 
 
 def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
-    """Check that join and sync phases, pending member ids, and sessions that no waiting request keeps have deadlines
-    (KAFKA-9752, KAFKA-12890).
+    """Check that join and sync phases, pending member ids and sessions without a waiting request have deadlines.
+
+    Without one the wait would never end (KAFKA-9752, KAFKA-12890). No member of a Stable group may be new.
 
     Raises:
-        LawBrokenError: a deadline is missing, or a member of a Stable group is new.
+        LawBrokenError: it does not hold.
     """
     for partition, group in _classic_groups(coordinator):
         if group.group_id in partition._context.writings:
@@ -136,16 +130,10 @@ def check_every_wait_ends(coordinator: GroupCoordinator) -> None:
 
 
 def check_fenced(log_store: LogStore, partition: int, group_id: str, member_id: str) -> None:
-    """Check that a static member that was fenced without a successor was never in the log.
-
-    Args:
-        log_store: the log.
-        partition: the log partition of the group.
-        group_id: a group.
-        member_id: id of a static member that got FENCED_INSTANCE_ID without a successor.
+    """Check that the log never held a static member that got FENCED_INSTANCE_ID without a successor.
 
     Raises:
-        LawBrokenError: the log has held the member.
+        LawBrokenError: it does not hold.
     """
     # The log gets a returning member's id with the assignments; if the coordinator moves before, it holds the previous
     # id (transcript load/static_restart_in_an_unfinished_round_is_fenced).

@@ -36,7 +36,7 @@ def check_sound_streams_group(state: StreamsState) -> None:
     """Check that a task is active in one member, and no other member of its process has a copy, revoked tasks included.
 
     Raises:
-        LawBrokenError: this does not hold, or epochs or static members are inconsistent.
+        LawBrokenError: it does not hold.
     """
     check_sound_epochs(state)
     active: dict[Task, StreamsMember] = {}
@@ -75,7 +75,7 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
     """Check that a group has one write in flight, based on durable state, and is consistent with and without it.
 
     Raises:
-        LawBrokenError: a group has two, one with another base, or one that would leave an inconsistent group.
+        LawBrokenError: it does not hold.
     """
     for partition in served_partitions(coordinator):
         writes: dict[str, Sequence[Record]] = {}
@@ -108,15 +108,11 @@ def check_holds_what_is_durable(
 ) -> None:
     """Check that a member of a streams or share group got only durable epochs, and no other can get its active tasks.
 
-    Args:
-        coordinator: the coordinator.
-        group_id: a group. Nothing is checked for one that is not served here.
-        member_id: a member. Nothing is checked for a former member, which will learn that.
-        epoch: the last epoch that it got.
-        active: the active tasks that it owns.
+    Nothing is checked for former members, nor for a group that is not served here. ``epoch`` is the last one that the
+    member got.
 
     Raises:
-        LawBrokenError: one of these does not hold.
+        LawBrokenError: it does not hold.
     """
     partition = coordinator.partition(coordinator.partition_of(group_id))
     group = None if partition is None else as_modern_group(partition.groups.get(group_id))
@@ -134,13 +130,10 @@ def check_holds_what_is_durable(
 def check_members_are_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
     """Check that, after faults have ended, live members have their targets, all tasks run, and each partition is read.
 
-    Args:
-        coordinator: the coordinator.
-        group_id: a streams or share group.
-        member_ids: the live members that fit into the group.
+    ``member_ids`` are the live members of the streams or share group that fit into it; there must be no others.
 
     Raises:
-        LawBrokenError: this does not hold, or there are other members.
+        LawBrokenError: it does not hold.
     """
     partition = coordinator.partition(coordinator.partition_of(group_id))
     group = None if partition is None else partition.groups.get(group_id)

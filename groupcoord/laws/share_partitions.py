@@ -35,7 +35,7 @@ class ShareLedger:
         """Note records that a member acquired.
 
         Raises:
-            LawBrokenError: they cannot be acquired.
+            LawBrokenError: it does not hold.
         """
         for first, last, count in ranges:
             require(1 <= count <= self.count_limit, f"{first}-{last} is delivered {count} times")
@@ -66,10 +66,10 @@ class ShareLedger:
         return sorted(offset for offset, (holder, _) in self._holders.items() if holder == member_id)
 
     def check_done(self, end_offset: int) -> None:
-        """Check that no record was lost, after all are processed.
+        """Check that every record was delivered, and accepted or archived.
 
         Raises:
-            LawBrokenError: a record was neither accepted nor archived, or archived without delivery.
+            LawBrokenError: it does not hold.
         """
         for offset in range(end_offset):
             require(offset in self.accepted or offset in self.archived, f"{offset} is lost")
@@ -77,15 +77,12 @@ class ShareLedger:
 
 
 def check_share_partition(partition: SharePartition, ledger: ShareLedger, locks_max: int) -> None:
-    """Check the in-memory state of a share-partition's leader.
+    """Check the in-memory state of a share-partition's leader against the responses to members.
 
-    Args:
-        partition: the state.
-        ledger: the responses to members.
-        locks_max: ``share.partition.max.record.locks`` plus the longest batch of the log.
+    ``locks_max`` is ``share.partition.max.record.locks`` plus the longest batch of the log.
 
     Raises:
-        LawBrokenError: the state is impossible.
+        LawBrokenError: it does not hold.
     """
     partition.check()
     require(partition.in_flight_count <= locks_max, f"{partition.in_flight_count} records are in flight")
@@ -100,7 +97,7 @@ def check_states_are_the_log(states: ShareStates, log: Iterable[LogRecord]) -> N
     """Check that a share coordinator's state is the replay of its log.
 
     Raises:
-        LawBrokenError: it is not.
+        LawBrokenError: it does not hold.
     """
     replayed = ShareStates()
     for record in log:

@@ -28,10 +28,7 @@ def stream(seed: int, *names: object) -> random.Random:
 
 
 def mixed(key: int, moment: int) -> int:
-    """Return a pseudo-random 32-bit number for ``key`` (64 bits) and ``moment``.
-
-    The result does not depend on other calls.
-    """
+    """Return a pseudo-random 32-bit number for ``key`` (64 bits) and ``moment`` alone."""
     x = (moment * 0x9E3779B97F4A7C15 + key) & MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
@@ -89,8 +86,7 @@ def rank_of_deadline(client_number: int) -> int:
 _FIRST_CLIENT = 1_000
 
 
-def ignore(*_: object) -> None:
-    """Do nothing; the default of callbacks."""
+def ignore(*_: object) -> None: ...
 
 
 class Scheduler:
@@ -99,9 +95,6 @@ class Scheduler:
     Actions of the same millisecond run in the order of their ranks, and of equal ranks in the order in which they were
     scheduled. Every actor has its own ranks, so the order does not depend on how early others scheduled. Actions can't
     be cancelled; they check whether they still apply.
-
-    Attributes:
-        time_ms: current time, in milliseconds since the Unix epoch.
     """
 
     __slots__ = ("_heap", "_sequence", "executed", "time_ms")
@@ -116,12 +109,7 @@ class Scheduler:
         return self.time_ms
 
     def at(self, time_ms: int, rank: int, action: Action, argument: Any = None) -> None:
-        """Schedule ``action(argument)`` at ``time_ms``, or now if that is in the past.
-
-        Args:
-            time_ms: the time, in milliseconds since the Unix epoch.
-            rank: order among actions of the same time: :data:`WORLD_RANK` and other ranks of this module.
-        """
+        """Schedule ``action(argument)`` at ``time_ms``, or now if that is in the past."""
         self._sequence = sequence = self._sequence + 1
         now_ms = self.time_ms
         heappush(self._heap, (time_ms if time_ms > now_ms else now_ms, rank, sequence, action, argument))
@@ -244,11 +232,9 @@ MEMBER_ID_REQUIRED and UNKNOWN_MEMBER_ID.
 class Client(Protocol):
     """Client as seen by the network."""
 
-    def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None:
-        """Handle a response."""
+    def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None: ...
 
-    def disconnected(self, connection: SimulatedConnection) -> None:
-        """Handle a lost connection, with the loss of all messages in flight."""
+    def disconnected(self, connection: SimulatedConnection) -> None: ...
 
 
 class Server(Protocol):
@@ -281,10 +267,8 @@ class SimulatedConnection:
 
     Attributes:
         rank: rank of arriving requests; responses have the next one.
-        is_dead: True once the node's end is closed: requests fail.
         is_watched: True if the node must be notified of its end.
         is_silent: True if messages are lost without notification, so that only timeouts detect it.
-        burst: number of requests in the present millisecond.
     """
 
     __slots__ = (
@@ -326,10 +310,6 @@ class Network:
 
     A latency depends on the connection and the time alone. While a client is cut off from a node, messages between them
     are lost, and later ones on the same connection, too.
-
-    Attributes:
-        cut_off: pairs of client number and node id without a connection.
-        loss: chance that a message breaks its connection, or None.
     """
 
     def __init__(self, scheduler: Scheduler, seed: int, latency: Latency) -> None:

@@ -58,22 +58,17 @@ COMMITS_BEFORE_IT_GIVES_UP = (MemberState.PREPARING_REBALANCE, MemberState.RECON
 class ConsumerListener(Protocol):
     """Listener for events of the consumers of a group."""
 
-    def disturbed(self) -> None:
-        """Handle an event that ends a steady state, in which time may be skipped."""
+    def disturbed(self) -> None: ...
 
-    def heartbeat_answered(self, consumer: Consumer) -> None:
-        """Handle a heartbeat response, after its effects."""
+    def heartbeat_answered(self, consumer: Consumer) -> None: ...
 
 
 class Consumer:
     """Consumer, across its restarts.
 
     Attributes:
-        is_frozen: True while its process gets no CPU time (garbage collection, migration of a virtual machine).
+        is_frozen: True while its process gets no CPU time.
         is_busy: True while its application does unusual work and does not poll.
-        is_processing: True while its application processes the records of the last poll.
-        will_restart: True if it has failed and a supervisor will restart it.
-        is_ending: True if its application will close it after the present work.
         is_restless: True while it wants to rejoin or closes.
         has_assigned: True if it leads its generation and computed the assignment, so that it watches the topics.
         owned: owned partitions with the first offset, or None until it is known.
@@ -231,7 +226,6 @@ class Consumer:
             self._schedule()
 
     def work(self) -> None:
-        """Keep the application from polling for a while."""
         if self.member is not None and not self.is_frozen and not self.is_closing:
             self.record("is busy")
             self.is_busy = True
@@ -262,9 +256,8 @@ class Consumer:
         self._after_input()
 
     def _take_batch(self, member: Member) -> None:
-        """End the poll with the new records of its partitions, and process them.
-
-        A member that commits before a revocation gets no records (KAFKA-14196).
+        """End the poll with the new records of its partitions, and process them. A member that commits before a
+        revocation gets none (KAFKA-14196).
         """
         gives_all_up = self.is_restless and self.protocol is GroupProtocol.CLASSIC and not self._is_cooperative
         if self.is_busy or self.is_closing or gives_all_up or member.state in COMMITS_BEFORE_IT_GIVES_UP:
@@ -353,7 +346,6 @@ class Consumer:
             self._schedule()
 
     def _report_positions(self) -> None:
-        """Report the positions of the application, which has reached the ends of its partitions."""
         if self.owned and not self.is_busy and not self._processes:
             assert self.member is not None
             position = OffsetAndMetadata(head(self._scheduler.time_ms, self._stage.start_ms))

@@ -26,11 +26,9 @@ class GuestGroup:
     _cluster: SimulatedCluster
     scripted_clients: int = 0
 
-    def disturbed(self) -> None:
-        """Ignore the event: steadiness is not computed for this group."""
+    def disturbed(self) -> None: ...
 
     def is_at_rest(self) -> bool:
-        """Return whether its clients have finished and its coordinator has no member left."""
         known = self._cluster.known_group(self.group_id)
         return not self.scripted_clients and known is not None and (known.group is None or known.group.is_empty)
 
@@ -132,8 +130,8 @@ class Claim(NamedTuple):
     Attributes:
         generation_id: generation or member epoch in which the partition was assigned or last confirmed.
         topic_id: id of the topic at the assignment, or None if the topic did not exist.
-        is_stale: True once the consumer has been requested to revoke the partition, or has not acknowledged it yet.
-            Like the Java consumer it finishes earlier steps first, and its coordinator may be ahead.
+        is_stale: True once the consumer has to revoke the partition, or has not acknowledged it yet: its coordinator
+            may be ahead.
     """
 
     consumer: str
@@ -147,14 +145,11 @@ class Claim(NamedTuple):
 class OwnershipObserver(Protocol):
     """Observer of the partitions that consumers believe to own."""
 
-    def assigned(self, claim: Claim, key: PartitionOfGroup) -> None:
-        """Note that a partition was assigned to a consumer."""
+    def assigned(self, claim: Claim, key: PartitionOfGroup) -> None: ...
 
-    def given_up(self, consumer: str, key: PartitionOfGroup) -> None:
-        """Note that a consumer no longer believes to own a partition."""
+    def given_up(self, consumer: str, key: PartitionOfGroup) -> None: ...
 
-    def joined(self, group_id: str, generation_id: int) -> None:
-        """Note that a member received its assignment."""
+    def joined(self, group_id: str, generation_id: int) -> None: ...
 
 
 class Stage:

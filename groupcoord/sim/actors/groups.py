@@ -50,12 +50,7 @@ LOOK_INTERVAL_MS = 1_000
 
 
 class Seat(NamedTuple):
-    """Member of a group as its coordinator knows it.
-
-    Attributes:
-        heard_ms: time of its last heartbeat, or None if no session runs.
-        partitions: its assignment, or None if only the leader knows it.
-    """
+    """Member of a group as its coordinator knows it. ``partitions`` is None if only the leader knows its assignment."""
 
     generation_id: int
     heard_ms: int | None
@@ -63,13 +58,7 @@ class Seat(NamedTuple):
 
 
 class SimulatedGroup:
-    """Consumers of one group; a :class:`~groupcoord.sim.actors.consumers.ConsumerListener`.
-
-    Attributes:
-        on_heartbeat: called with each consumer that receives a heartbeat response, or None.
-        scripted_clients: number of other active clients that can affect the group.
-        has_changed_protocol: True if a consumer was restarted with another protocol.
-    """
+    """Consumers of one group; a :class:`~groupcoord.sim.actors.consumers.ConsumerListener`."""
 
     def __init__(self, options: GroupOptions, stage: Stage, first_number: int) -> None:
         self.options = options
@@ -112,9 +101,7 @@ class SimulatedGroup:
             self.on_heartbeat(consumer)
 
     def is_steady(self) -> bool:
-        """Return whether all consumers and the coordinator are settled in the same state, and no client acts at random
-        times.
-        """
+        """Return whether all consumers and the coordinator are settled in the same state."""
         if self.scripted_clients or self.options.processing_ms[1]:
             return False
         now_ms = self._stage.scheduler.time_ms
@@ -166,7 +153,7 @@ class SimulatedGroup:
     def _is_left_to_classic_members(self, group: ConsumerGroup) -> bool:
         """Return whether all members of a consumer group use the classic protocol and it can't be converted.
 
-        Such members keep their partitions: a departure creates a new epoch but, as in Kafka, no new target.
+        A departure creates a new epoch but, as in Kafka, no new target.
         """
         if self._stage.cluster.config.group_consumer_migration_policy.allows_downgrade:
             return False
@@ -225,7 +212,6 @@ class SimulatedGroup:
         return self._is_made_of(inside, group, node) and self._is_shared_out(inside, group)
 
     def member_ids(self) -> list[str]:
-        """Return the member ids of live consumers that the migration policy does not keep out."""
         known = self._stage.cluster.known_group(self.options.group_id)
         group = None if known is None else known[0]
         return [c.member_id for c in self.consumers if c.is_alive and not self._is_kept_out(c, group)]
@@ -251,8 +237,7 @@ class SimulatedGroup:
     def _left_unowned(self, group: Group | None) -> set[TopicPartition]:
         """Return partitions that static consumers of a classic group have revoked without rejoining.
 
-        If one restarts first (KIP-429), it resumes its place without a new generation (KIP-345), until which the
-        revoked partitions have no owner.
+        One that restarts first (KIP-429) resumes its place without a new generation (KIP-345), so they have no owner.
         """
         classic = as_classic_group(group)
         if classic is None or not self.options.is_static:
@@ -263,9 +248,8 @@ class SimulatedGroup:
     def _expected(self, inside: list[Consumer], group: Group | None) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return the partitions that must have an owner, and those that may have one.
 
-        Both are all partitions of existing topics, as long as a member watches the topics, as the leader of a classic
-        group does after it has computed an assignment. Otherwise new partitions may have no owner, and deleted ones may
-        keep theirs:
+        Both are all partitions of existing topics as long as a member watches the topics, as a classic leader does once
+        it has computed an assignment. Otherwise new partitions may have no owner, and deleted ones may keep theirs:
 
         - A restarted static leader skips the assignment, and watches the current topics (KIP-814).
         - A group is loaded after its conversion to classic (KIP-848), and the request to rejoin is not in the log.
@@ -328,8 +312,8 @@ class Population:
     def grow(self, topic: str, partition_count: int) -> None:
         """Add partitions to a topic, or create it; nodes and consumers see that at once.
 
-        A topic that is created again has at least its former number of partitions, because sticky assignors of the
-        classic protocol keep partitions that no longer exist, as in Java.
+        A recreated topic has at least its former number of partitions: sticky assignors of the classic protocol keep
+        partitions that no longer exist, as in Java.
         """
         stage = self._stage
         old_count = stage.topics.partition_count(topic)
@@ -388,11 +372,7 @@ class Disturbances:
 
 
 class Pace(NamedTuple):
-    """Intervals of consumers of one protocol.
-
-    Attributes:
-        commit_interval_ms: interval of automatic commits, or None without them.
-    """
+    """Intervals of consumers of one protocol; None without automatic commits."""
 
     heartbeat_interval_ms: int
     session_timeout_ms: int
@@ -433,14 +413,10 @@ class FastForward:
         self._keep_sessions_ms: int | None = None
 
     def guard_ms(self, pace: Pace) -> int:
-        """Return how long before a fault consumers resume."""
         return 2 * pace.longest_ms + 10 * self._stage.cluster.options.most_latency_ms
 
     def _step_ms(self, pace: Pace) -> int:
-        """Return the longest time without a heartbeat at the coordinator while time is skipped.
-
-        The session must not expire between the last of these heartbeats and the first real one.
-        """
+        """Return the longest time without a heartbeat at the coordinator while time is skipped."""
         latency_ms = self._stage.cluster.options.most_latency_ms
         return pace.session_timeout_ms - pace.heartbeat_interval_ms - 4 * latency_ms - 1
 

@@ -25,7 +25,7 @@ def head(now_ms: int, start_ms: int) -> int:
 
 @define(eq=False)
 class _Turn:
-    """Ownership of a partition by a consumer; ``first_offset`` is the first processed offset, or None until known."""
+    """Ownership of a partition by a consumer."""
 
     assigned_ms: int
     first_offset: int | None = None
@@ -37,9 +37,7 @@ class PartitionFigures:
 
     Attributes:
         turns: present ownerships by consumer; several while a former owner does not know of its loss.
-        unowned_ms: total measured time without an owner, after the first consumer's start.
         furthest_behind_ms: largest age of the first record of a new owner.
-        processed_to: end of the offsets that any owner has processed.
     """
 
     since_ms: int
@@ -56,12 +54,10 @@ class PartitionFigures:
 
     @property
     def duplicate_ms(self) -> int:
-        """Time in which the reprocessed records were written."""
         return self.duplicate_records * RECORD_INTERVAL_MS
 
     @property
     def longest_duplicate_ms(self) -> int:
-        """The largest such time for one ownership."""
         return self.longest_duplicate_records * RECORD_INTERVAL_MS
 
 
@@ -80,8 +76,6 @@ class GroupObservations:
     Attributes:
         offsets_waits_ms: time until each owner had the committed offset, or lost the partition.
         transactions_open_ms: time of each transaction from its start to its marker in the log.
-        rebalances: start and end of each, in milliseconds since the epoch.
-        owned: spans of ownership, in the order of their ends.
         catch_up_ms: for each loss of an owner, the time until the records written meanwhile were processed.
         offsets_late_ms: time of each committed transaction from the decision to the marker.
     """
@@ -149,7 +143,7 @@ class GroupObservations:
             self.rebalance_causes[cause] = self.rebalance_causes.get(cause, 0) + 1
 
     def transaction_ended(self, open_ms: int, late_ms: int | None) -> None:
-        """Note the marker of a transaction; ``late_ms``: time since the decision to commit, None after an abort."""
+        """Note the marker of a transaction; ``late_ms`` counts from the decision to commit."""
         self.transactions_open_ms.append(open_ms)
         if late_ms is not None:
             self.offsets_late_ms.append(late_ms)
@@ -179,10 +173,7 @@ class GroupObservations:
             self.catch_up_ms.append(now_ms - since_ms)
 
     def given_up(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
-        """Note that a consumer lost a partition: revoked, lost, or crashed.
-
-        ``processed_to`` is None if the consumer had reached the end of the partition.
-        """
+        """Note that a consumer lost a partition; ``processed_to`` is None if it had reached the end."""
         history = self._histories[partition]
         if consumer not in history.turns:
             return
@@ -225,7 +216,6 @@ class GroupObservations:
                 self._end_turn(consumer, partition, now_ms)
 
     def figures(self) -> dict[TopicPartition, PartitionFigures]:
-        """Return the figures of each partition, deleted ones included."""
         return self._histories
 
 
@@ -281,12 +271,8 @@ class Transactions:
 
 @define
 class ShareFigures:
-    """Figures of the records of a share group.
-
-    Attributes:
-        redeliveries: number of deliveries of records that had been delivered before.
-        done_ms: time of each accepted record since its write.
-        lock_waits_ms: time until each record of a crashed member was acquired again.
+    """Figures of the records of a share group: times since the write of accepted records, and until those of crashed
+    members were acquired again.
     """
 
     redeliveries: int = 0
@@ -309,7 +295,6 @@ class ShareRecords:
 
     @property
     def archived(self) -> int:
-        """Number of archived records since :meth:`begin_measuring`."""
         self._shared.follow()
         given_up = self._shared.given_up.items()
         return sum(len(offsets) for key, offsets in given_up if key.group_id == self._group_id) - self._archived_before
@@ -355,11 +340,10 @@ class TaskFigures:
 
 @define
 class _Task:
-    """State of a task; times are milliseconds since the epoch.
+    """State of a task.
 
     Attributes:
         ready_ms: time at which the holder has restored the state.
-        idle_since_ms: start of the time without processing; undefined while it is processed.
         copies: by instance, the time up to which it has the state, or None for a standby task that is up to date.
     """
 
@@ -374,8 +358,8 @@ class _Task:
 class StreamsTasks:
     """Tasks of a Kafka Streams application.
 
-    An instance with a new active task first restores its state from the changelog: nothing with a standby task, the
-    missing part with an old state on its disk, and otherwise everything, which takes ``restore_ms``.
+    An instance with a new active task first restores its state: nothing with a standby task, the missing part with an
+    old state on its disk, and otherwise everything, which takes ``restore_ms``.
     """
 
     def __init__(self, count: int, start_ms: int, restore_ms: int) -> None:

@@ -114,7 +114,6 @@ class Administrator(Fault):
 PRODUCER = "transactional producer"
 
 RETRY_MS = 500
-"""Interval at which a marker is sent again until it is accepted."""
 
 
 @frozen(kw_only=True)
@@ -190,7 +189,7 @@ class _Producer:
     def _commit(self, epoch: int, name: str) -> TxnOffsetCommit:
         """Return a commit for some partitions, with the identity of a consumer (KIP-447) or without.
 
-        The metadata of each offset is the transaction's name, for :meth:`.Transactions.check_read`.
+        The metadata of each offset is the transaction's name.
         """
         stage, chance, group = self.stage, self.chance, self.group
         partitions = stage.topics.remembered_partitions_of(group.options.topics)
@@ -264,7 +263,6 @@ class SimpleConsumer(Fault):
 
 
 def _text(text: str) -> bytes:
-    """Return a string as Kafka encodes it in keys."""
     return pack(">h", len(text)) + text.encode()
 
 

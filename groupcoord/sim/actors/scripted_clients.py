@@ -48,9 +48,7 @@ class Application(Fault):
     """Instances of a program, which start and stop together. They form a group, but are not simulated consumers.
 
     Attributes:
-        restart_from_ms: time of the first restart in milliseconds since the start of the run; None: no restarts.
         restart_every_ms: interval between the restarts of two instances, until all have restarted.
-        is_graceful: True if an instance leaves the group before a restart, False if it is killed.
     """
 
     group: str
@@ -62,7 +60,6 @@ class Application(Fault):
     is_graceful: bool = True
 
     def restart_ms(self, index: int) -> int | None:
-        """Return the time of an instance's restart, milliseconds since the start of the run, or None."""
         if self.restart_from_ms is None:
             return None
         restart_ms = self.restart_from_ms + index * self.restart_every_ms
@@ -93,10 +90,7 @@ class Ask(NamedTuple):
 
 
 class AskNode(NamedTuple):
-    """Step: send a request to a node on a kept connection. Its result is that of Ask.
-
-    The request may also be one of the APIs for partition leaders.
-    """
+    """Step: send a request to a node on a kept connection, also of the APIs for partition leaders."""
 
     request: Any
     node_id: int
@@ -113,13 +107,7 @@ Script = Generator[Ask | AskNode | HangUp | Pause, Response | None, None]
 
 
 class ScriptedClient:
-    """Client that executes a script. See :class:`groupcoord.sim.kernel.Client` for its responses.
-
-    While it is active, the group that it can affect is not steady. Its operations are counted.
-
-    Args:
-        group: group that it can affect or is a member of, or None.
-    """
+    """Client that executes a script. While it is active, the group that it can affect is not steady."""
 
     def __init__(self, stage: Stage, name: str, group: SimulatedGroup | GuestGroup | None, script: Script) -> None:
         self._stage = stage
@@ -179,7 +167,6 @@ class ScriptedClient:
             self._lose()
 
     def _send(self, request: Request, place: int) -> None:
-        """Send a request to the node with this index, modulo the number of nodes."""
         cluster = self._stage.cluster
         self._connection = cluster.network.connect(self, self._number, cluster.nodes[place % len(cluster.nodes)])
         self._wake_in(REQUEST_TIMEOUT_MS)

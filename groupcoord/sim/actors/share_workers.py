@@ -33,18 +33,13 @@ WORKER = "share worker"
 PRODUCER = "producer of jobs"
 
 RETRY_MS = 500
-"""Interval of retries."""
-
 IDLE_MS = 100
-"""Pause of a worker after an empty fetch."""
-
 MAX_WAIT_MS = 500
 """Longest wait of a fetch for records."""
 
 MAX_BYTES = 1024 * 1024
 
 Outcomes = dict[SharePartitionKey, dict[int, AcknowledgeType]]
-"""Acknowledgements by share-partition and offset."""
 
 
 @frozen(kw_only=True)
@@ -114,14 +109,7 @@ class _Session:
 
 @define
 class _Worker:
-    """Worker, across its restarts, with one script for heartbeats and one for records.
-
-    Attributes:
-        life: number of its current process.
-        is_over: True once all records are done.
-        is_unsure: True if the last heartbeat response was lost or an error.
-        held: offsets of acquired, unacknowledged records.
-    """
+    """Worker, across its restarts, with one script for heartbeats and one for records."""
 
     workers: ShareWorkers
     index: int
@@ -145,7 +133,6 @@ class _Worker:
 
     @property
     def _is_ending(self) -> bool:
-        """True when no more faults occur, so that all records can be finished."""
         return self._now_ms >= self.stage.start_ms + self.workers.end_ms
 
     @property
@@ -270,7 +257,6 @@ class _Worker:
         return brought
 
     def _work(self, node_id: int, outcomes: Outcomes) -> Script:
-        """Process records and acknowledge them, at once or with the next fetch, or crash before that."""
         workers = self.workers
         until_ms = self._now_ms + self.chance.randint(*workers.work_ms)
         until_ms += workers.hang_ms if self._strikes(workers.hang_percent) else 0

@@ -22,8 +22,6 @@ from groupcoord.sim.actors.scripted_clients import Application, Ask, Pause, Scri
 INSTANCE = "streams instance"
 
 RETRY_MS = 500
-"""Interval at which a heartbeat without a response is repeated."""
-
 REBALANCE_TIMEOUT_MS = 300_000
 SUBTOPOLOGY_ID = "0"
 
@@ -64,12 +62,7 @@ class StreamsApplication(Application):
 
 @define
 class _Instance:
-    """Instance, across its restarts.
-
-    Attributes:
-        taken_ms: time at which the last accepted heartbeat was sent; -1: none.
-        others: the other instances of the application.
-    """
+    """Instance, across its restarts; ``taken_ms`` is the time of the last accepted heartbeat."""
 
     application: StreamsApplication
     index: int
@@ -136,12 +129,7 @@ class _Instance:
         return request
 
     def _have(self, active: frozenset[int], standby: frozenset[int]) -> None:
-        """Apply an assignment, revocations first.
-
-        Raises:
-            LawBrokenError: another instance whose session has not expired has one of the tasks active, or a copy in
-                the same process.
-        """
+        """Apply an assignment, revocations first, and check that no task is active or copied twice."""
         now_ms = self._now_ms
         for number in sorted(self.active - active):
             self.tasks.give_up(number, self.process, now_ms)

@@ -21,35 +21,25 @@ class LedNode(SharingNode, Protocol):
     stalled_until_ms: int
     leaders_known: list[tuple[int, int]]
 
-    def leads(self, partition: int) -> bool:
-        """Return whether it leads a log partition and has been notified."""
+    def leads(self, partition: int) -> bool: ...
 
-    def leader_changed(self, word: tuple[int, int, int]) -> None:
-        """Receive the notification of a leader: log partition, node id, and leader epoch."""
+    def leader_changed(self, word: tuple[int, int, int]) -> None: ...
 
-    def settle_after(self, partition: int) -> None:
-        """Process the effects of a change of a log partition."""
+    def settle_after(self, partition: int) -> None: ...
 
-    def failed(self, partition: int) -> None:
-        """Schedule another load of a log partition."""
+    def failed(self, partition: int) -> None: ...
 
 
 Way = NodeLog | SharedWay
-"""Access of a node to the log, for the lifetime of its process."""
 
 
 class Leading(ABC):
     """Leaders of log partitions, and their changes.
 
-    A place is the unit with one owner: a log partition, or the whole log.
-
-    Args:
-        lease_ms: time for which an owner may answer after an ownership check; None: there are no owners.
+    A place is the unit with one owner: a log partition, or the whole log. Without ``lease_ms`` there are no owners.
 
     Attributes:
-        on_change: called with an actor and a line about nodes and log partitions.
         on_look: called after an ownership check with the place, the owner's epoch, and the start of its lease.
-        place_count: number of places.
     """
 
     place_count = 1
@@ -62,26 +52,23 @@ class Leading(ABC):
         self.on_look: Callable[[int, int, int], None] = ignore
 
     @abstractmethod
-    def way_of(self, node: LedNode, life: int) -> Way:
-        """Return the access of a node's process to the log."""
+    def way_of(self, node: LedNode, life: int) -> Way: ...
 
     @abstractmethod
-    def start(self) -> None:
-        """Assign leaders after all nodes have started."""
+    def start(self) -> None: ...
 
     @abstractmethod
     def move(self, partition: int, node: LedNode) -> None:
         """Move a log partition to another node if that is up."""
 
     def is_missing(self, node: LedNode, *, is_dead: bool) -> None:  # noqa: B027
-        """Handle a node that crashed or stalled. Replicas detect this themselves."""
+        """Handle a node that crashed or stalled."""
 
     def is_back(self, node: LedNode) -> None:  # noqa: B027
         """Handle the restart of a node."""
 
     @abstractmethod
-    def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        """Write a record that no coordinator requested."""
+    def write_foreign(self, partition: int, entry: LogRecord) -> None: ...
 
     @abstractmethod
     def owner_of(self, node: LedNode, partition: int) -> int:
@@ -147,7 +134,6 @@ class Controlled(Leading):
                 self._elect(index, node)
 
     def is_missing(self, node: LedNode, *, is_dead: bool) -> None:
-        """Schedule the take-over by other nodes; of a stalled node only if the log is owned."""
         detection_ms = self._options.failure_detection_ms
         if detection_ms is not None and (is_dead or self.lease_ms is not None):
             self._scheduler.at(self._scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
@@ -209,13 +195,10 @@ class Replicated(Leading):
         self._ways[node.node_id] = way
         return way
 
-    def start(self) -> None:
-        """Do nothing: replicas share the log partitions themselves."""
+    def start(self) -> None: ...
 
     def move(self, partition: int, node: LedNode) -> None:
-        """Move a log partition from a live replica to another one for a while; a stalled replica takes it when it
-        continues.
-        """
+        """Move a log partition to another replica for a while; a stalled one takes it when it continues."""
         if node.is_up:
             self.on_change("somebody", f"lets {node.name} take log partition {partition} over")
             self._seize((node, partition))

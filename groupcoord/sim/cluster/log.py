@@ -48,7 +48,6 @@ class StoreFault:
     """Interval in which the log is slow, refuses writes, or has incomplete reads.
 
     Attributes:
-        start_ms, end_ms: its bounds, milliseconds since the Unix epoch.
         flush_ms: interval between writes; if longer than the fault, nothing is written until its end.
         refusal_percent, broken_read_percent: share of flushes that are refused, and of reads that end halfway.
     """
@@ -63,22 +62,18 @@ class StoreFault:
 class Answers(Protocol):
     """Receiver of the results of appends, such as :class:`groupcoord.GroupCoordinator`."""
 
-    def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """Handle a written append."""
+    def appended(self, ticket: Ticket, base_offset: int) -> None: ...
 
-    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """Handle a refused append, or one with unknown outcome."""
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None: ...
 
 
 class ClusterLog:
     """Durable records of all log partitions, their leaders, and the times of writes.
 
-    The time of a flush depends on the clock alone and not on other writes, so skipped writes change nothing for others.
+    The time of a flush depends on the clock alone, so skipped writes change nothing for others.
 
     Attributes:
         fresh: by log partition, the records that were not checked yet.
-        on_append: called with the records of each append before they are durable.
-        on_look: called with the epoch of an owner after a successful ownership check.
         late: by log partition, the last records, whose responses may wait for an ownership check.
         has_snapshot: log partitions whose loads begin with a snapshot.
         unwritten_empties: groups whose latest record has no members and was refused.
@@ -127,8 +122,8 @@ class ClusterLog:
         return REFUSALS[number // 100 % len(REFUSALS)]("injected")
 
     def read(self, partition: int) -> Iterable[LogRecord]:
-        """Return the records of a log partition in order, as written or as compacted. A broken read raises StorageError
-        halfway.
+        """Return the records of a log partition, as written or as compacted. A broken read raises
+        StorageError halfway.
         """
         is_compacted = self.is_loaded_compacted(partition)
         entries = self.compacted(partition) if is_compacted else self.memory.read(partition)
@@ -201,7 +196,7 @@ class NodeLog:
     Args:
         leads: returns whether the node leads a log partition and has been notified.
         settle: called with a log partition after results were given to the coordinator.
-        failed: called with a log partition whose append has an unknown outcome, so that it must be loaded again.
+        failed: called with a log partition that must be loaded again after an append with unknown outcome.
     """
 
     answers_late = False

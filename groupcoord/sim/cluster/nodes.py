@@ -42,10 +42,8 @@ class CoordinatorNode:
     """Node with a coordinator, which lives from :meth:`start` to :meth:`crash`.
 
     Attributes:
-        log: access to the log for the lifetime of the process.
         touched: log partitions that may have changed since this set was last cleared.
         leaders_known: last leader and epoch of each log partition of which the node was notified.
-        stalled_until_ms: end of a stall of its process.
     """
 
     def __init__(self, node_id: int, cluster: SimulatedCluster) -> None:
@@ -143,7 +141,7 @@ class CoordinatorNode:
     # ------------------------------------------------------------ requests
 
     def receive(self, exchange: Exchange) -> None:
-        """Receive a request. Requests of one connection are handled one after the other, as in Kafka's broker."""
+        """Handle a request. Requests of one connection are handled one after the other, as in Kafka's broker."""
         if self.is_stalled(self.receive, exchange):
             return
         connection = exchange.connection
@@ -349,7 +347,7 @@ class CoordinatorNode:
         self.settle_after(partition)
 
     def failed(self, partition: int) -> None:
-        """Schedule another load after an append with unknown outcome or a failed load, as a host does."""
+        """Schedule another load, as a host does."""
         self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
 
     def _reload(self, due: tuple[int, int]) -> None:
@@ -367,12 +365,7 @@ class CoordinatorNode:
 
 
 class KnownGroup(NamedTuple):
-    """Result of a look-up of a group.
-
-    Attributes:
-        group: the group as its coordinator has it, or None if it does not exist.
-        node: the coordinator's node.
-    """
+    """Group, or None if it does not exist, and the node of its coordinator."""
 
     group: Group | None
     node: Node
@@ -384,11 +377,8 @@ class SimulatedCluster:
     Attributes:
         active: nodes that may have changed since this set was last cleared.
         shared: topics with records for share groups, or None.
-        on_event: called with each event of a group on a node.
         on_answer: called with each response before it is sent.
-        on_crash: called with each node that is killed.
         on_change: called with the name of a node, or "controller", and a line about it.
-        verify_transaction: called before a node accepts a transactional commit.
     """
 
     def __init__(
@@ -498,7 +488,6 @@ class SimulatedCluster:
             self.set_partition_count(name, partition_count)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic. Running nodes see that at once and delete its committed offsets."""
         topic_id = self.topics.delete(topic)
         if self.shared is not None:
             self.shared.delete_topic(topic)

@@ -1,4 +1,4 @@
-"""Options of a simulated cluster."""
+"""Options of a simulated cluster and its replicas."""
 
 from __future__ import annotations
 

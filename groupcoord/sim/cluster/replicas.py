@@ -70,10 +70,6 @@ class SharedSlots:
 
     The content of a slot joins the cluster's log when its owner learns that it is filled, or when the next fence is
     put. Until then its outcome is unknown.
-
-    Attributes:
-        on_look: called with a log partition, its owner's epoch and the start of that owner's lease.
-        on_fence: called with a node and the log partition that it takes over.
     """
 
     def __init__(self, log: ClusterLog, scheduler: Scheduler, options: ReplicaOptions, seed: int) -> None:
@@ -97,8 +93,7 @@ class SharedSlots:
     def is_last(self, partition: int, slot: int) -> bool:
         """Return whether only abandoned fences follow a slot.
 
-        A process that puts a fence and then crashes has announced nothing. Clients keep using the previous owner, which
-        knows all records and serves until its next write.
+        A process that puts a fence and then crashes has announced nothing, so clients keep using the previous owner.
         """
         fences = self._last_fences[partition]
         return slot >= self._ends[partition] - len(fences) - 1 and not any(
@@ -169,14 +164,11 @@ class SharingNode(Protocol):
 
     node_id: int
 
-    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Return whether the process is stalled. If so, the call is repeated when it continues."""
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool: ...
 
-    def load_shared(self, partition: int, epoch: int) -> None:
-        """Load a log partition."""
+    def load_shared(self, partition: int, epoch: int) -> None: ...
 
-    def settle_all(self) -> None:
-        """Process all effects."""
+    def settle_all(self) -> None: ...
 
 
 class _Flight(NamedTuple):
@@ -187,13 +179,11 @@ class _Flight(NamedTuple):
 
 
 class SharedWay:
-    """Access of a node to the slots, for the lifetime of its process: :class:`~groupcoord.cluster.replica.Replica`
-    without an event loop.
+    """Access of a node to the slots: :class:`~groupcoord.cluster.replica.Replica` without an event loop.
 
     Attributes:
         epochs: last epoch of each log partition that this process ever owned.
-        answers_late: True while responses are sent that may have waited for an ownership check, and report an
-            earlier state.
+        answers_late: True while responses are sent that may have waited for an ownership check.
     """
 
     def __init__(

@@ -42,17 +42,13 @@ class LeaderView(Protocol):
 
     node_id: int
 
-    def leads(self, partition: int) -> bool:
-        """Return whether it leads a log partition and has been notified."""
+    def leads(self, partition: int) -> bool: ...
 
-    def led_epoch(self, partition: int) -> int | None:
-        """Return the epoch in which it leads a log partition, or None if it does not, as far as it knows."""
+    def led_epoch(self, partition: int) -> int | None: ...
 
-    def known_leader(self, partition: int) -> int:
-        """Return the leader of a log partition that it knows."""
+    def known_leader(self, partition: int) -> int: ...
 
-    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Return whether the process is stalled. If so, the call is repeated when it continues."""
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool: ...
 
 
 @define(eq=False)
@@ -66,10 +62,7 @@ class _Question:
 
 
 class ShareServer:
-    """Share groups on a node, for the lifetime of its process.
-
-    It is the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator.
-    """
+    """Share groups on a node; the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator."""
 
     def __init__(
         self,

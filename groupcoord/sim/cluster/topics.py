@@ -53,16 +53,16 @@ class Topics:
         self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
 
     def names(self) -> list[str]:
-        """Return the names of all topics, sorted."""
+        """Return the names, sorted."""
         return sorted(self._partition_counts)
 
     def partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
-        """Return all partitions of those topics that exist."""
+        """Return the partitions of existing topics."""
         counts = self._partition_counts
         return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
 
     def remembered_names(self) -> list[str]:
-        """Return the names of all present and former topics, sorted."""
+        """Return the names of present and former topics, sorted."""
         return sorted(self._last_counts)
 
     def remembered_partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
@@ -99,11 +99,11 @@ class Topics:
     # ------------------------------------------------------------ what a coordinator asks
 
     def partition_count(self, name: str) -> int | None:
-        """Return the number of partitions, or None if the topic does not exist."""
+        """Return the number of partitions, or None."""
         return self._partition_counts.get(name)
 
     def topic_id(self, name: str) -> UUID | None:
-        """Return the id of a topic, or None if it does not exist."""
+        """Return the id of a topic, or None."""
         return self._ids.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
@@ -111,7 +111,7 @@ class Topics:
         return self._names.get(topic_id)
 
     def problem(self, regex: str) -> str | None:
-        """Return the error of a regular expression, or None if it is valid."""
+        """Return the error of a regular expression, or None."""
         try:
             re.compile(regex)
         except re.error as error:
@@ -152,14 +152,11 @@ EpochOf = Callable[[int], int | None]
 class SharingNode(Protocol):
     """Share server of a node, as seen by other nodes."""
 
-    def take(self, question: Any) -> None:
-        """Handle a request as the share coordinator."""
+    def take(self, question: Any) -> None: ...
 
-    def topic_deleted(self, topic: Topic) -> None:
-        """Handle a deleted topic."""
+    def topic_deleted(self, topic: Topic) -> None: ...
 
-    def start_offset(self, key: SharePartitionKey) -> int:
-        """Return the start offset of a share-partition that it leads, or -1 if unknown."""
+    def start_offset(self, key: SharePartitionKey) -> int: ...
 
 
 class SharedTopics:
@@ -171,8 +168,6 @@ class SharedTopics:
     Attributes:
         given_up: by share-partition, archived records that were not accepted.
         worked_off: by share-partition, the end offset when all records were accepted or archived.
-        on_written: called with each share-partition and its new state in the log.
-        on_emptied: called with each share-partition that the log initializes.
         written_ms: by topic id and partition, the times of its records, by offset.
     """
 

@@ -206,8 +206,6 @@ class LogLaws:
     """Laws of all records written to the log.
 
     Attributes:
-        replayed: the state of each log partition, from its records.
-        ledgers: committed offsets of each log partition, from a simple model.
         newest_generations: by group id, the highest generation or epoch ever.
         classic_generations: by group id, the last generation of a removed classic group, until a consumer group ends.
         group_records: by group id, the number of its records other than offsets.
@@ -280,7 +278,6 @@ class LogLaws:
         self._reach(record.group_id, record.generation_id)
 
     def _check_commit(self, partition: int, record: OffsetCommitRecord) -> None:
-        """Check the length of metadata, and that no transaction continues after its marker."""
         require(
             len(record.metadata) <= self._metadata_max,
             f"{record!r} has metadata of more than {self._metadata_max} characters",

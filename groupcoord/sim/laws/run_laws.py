@@ -1,8 +1,7 @@
 """Laws that hold throughout every run, and the state of rest after the last fault.
 
-What a coordinator can check about itself is in :meth:`GroupCoordinator.check`. Cheap laws are checked with each event.
-The others cost in proportion to the state: ``interval_ms`` is the virtual time between two checks; 0: after every event
-of a node.
+Cheap laws are checked with each event. The others cost in proportion to the state: ``interval_ms`` is the virtual time
+between two checks; 0: after every event of a node.
 """
 
 from __future__ import annotations
@@ -86,12 +85,7 @@ REBUILD_INTERVAL_MS = 30_000
 
 
 class RunLaws:
-    """Laws of a run (an :class:`~groupcoord.sim.actors.environment.OwnershipObserver`).
-
-    Attributes:
-        shares: laws of share groups, if there are any.
-        looks: number of checks of the costly laws.
-    """
+    """Laws of a run (an :class:`~groupcoord.sim.actors.environment.OwnershipObserver`)."""
 
     def __init__(self, cluster: SimulatedCluster, interval_ms: int, transactions: Transactions) -> None:
         self.log = LogLaws(cluster)
@@ -164,8 +158,7 @@ class RunLaws:
     def _is_out_of_date(self, group_id: str, claim: Claim) -> bool:
         """Return whether a claim is of an earlier generation of a converted classic group.
 
-        The last generation's assignments are converted, even if this member never received its own: the response was
-        lost, or the write seemed to fail.
+        The last generation's assignments are converted, even if this member never received its own.
         """
         is_classic = claim.protocol is GroupProtocol.CLASSIC
         return is_classic and claim.generation_id < self.log.classic_generations.get(group_id, 0)
@@ -182,7 +175,6 @@ class RunLaws:
         self._claims.get(key[0], {}).get(key, {}).pop(consumer, None)
 
     def joined(self, group_id: str, generation_id: int) -> None:
-        """Check that the log has the generation or epoch that a member received."""
         hard = self.log.follow(self._cluster.partition_of(group_id))
         # Until a regular expression is matched, no record holds the epoch of a consumer group.
         first = FIRST_EPOCH if hard.has_consumer_group(group_id) else 0
@@ -408,7 +400,6 @@ class RunLaws:
             self._look_at(node, rebuilds)
 
     def _check_consumers(self, coordinator: GroupCoordinator, group_id: str) -> None:
-        """Check that owned partitions of a consumer group can't be assigned to others."""
         owned: dict[str, set[tuple[UUID, int]]] = {}
         epochs: dict[str, int] = {}
         for (_, topic, index), claims in self._claims.get(group_id, {}).items():
@@ -424,10 +415,7 @@ class RunLaws:
             check_member_sees_what_is_durable(coordinator, group_id, member_id, epochs[member_id], partitions)
 
     def begin_calm(self, members: Mapping[str, Collection[str]]) -> None:
-        """Check that consumer groups are at rest, and begin the state of rest.
-
-        ``members`` holds by group id the ids of live consumers that may be members.
-        """
+        """Check that consumer groups are at rest with these live members, and begin the state of rest."""
         for group_id, member_ids in members.items():
             coordinator = self._cluster.serving(group_id)
             if coordinator is None or not coordinator.may_answer():

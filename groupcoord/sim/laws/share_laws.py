@@ -45,7 +45,6 @@ class ShareLaws:
         return ledger
 
     def _written(self, key: SharePartitionKey, batches: tuple[StateBatch, ...]) -> None:
-        """End the acquisition of records whose state is written."""
         for first, last, *_ in batches:
             self._ledger(key).let_go(range(first, last + 1))
 
@@ -88,7 +87,6 @@ class ShareLaws:
         now_ms: int,
         until_ms: int,
     ) -> None:
-        """Check that acquired records have one owner, are within the delivery limit, and are not finished."""
         led, ledger = self._current(node, key), self._ledger(key)
         if led is None:
             ledger.delivered.update(offset for first, last, _ in acquired for offset in range(first, last + 1))
@@ -141,7 +139,6 @@ class ShareLaws:
                 check_share_partition(led.records, self._ledger(led.key), locks_max)
 
     def conclude(self) -> None:
-        """Check that each record was delivered, and accepted or archived."""
         self._shared.follow()
         for key, end_offset in self._shared.worked_off.items():
             unfinished, ledger = self._shared.unfinished(key, end_offset), self._ledger(key)

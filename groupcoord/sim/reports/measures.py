@@ -18,12 +18,7 @@ PERCENTILES = (50, 90, 99)
 
 @frozen
 class ConsumerGroup:
-    """Values that the measures of a group of consumers are computed from.
-
-    Attributes:
-        observations: the events of the group in one seed.
-        records: the records about the group in the log, without offsets.
-    """
+    """Values that the measures of a group of consumers are computed from."""
 
     observations: GroupObservations
     partitions: Sequence[PartitionFigures]
@@ -36,10 +31,7 @@ class Measure:
     """A figure of a run, with the functions that compute its values. Lower is better.
 
     Attributes:
-        key: its name in JSON, with the unit.
-        title: its name in tables.
         each: the object that has one value, such as a partition.
-        of_what: its definition as a sentence.
         of_consumers, of_tasks, of_shares: return the values of a group of consumers, of the tasks of a Kafka Streams
             application, and of a share group; None if they have none.
     """
@@ -214,9 +206,8 @@ Bin = tuple[int, int, int]
 
 
 def histogram(values: Sequence[int], bin_count_max: int = 40, bounds: tuple[int, int] | None = None) -> list[Bin]:
-    """Return at most ``bin_count_max`` bins of equal width; none without values.
-
-    ``bounds`` are the first and last value of the bins, which include all values; by default the least and the largest.
+    """Return at most ``bin_count_max`` bins of equal width between ``bounds``, by default the least
+    and largest value.
     """
     if not values:
         return []

@@ -75,9 +75,7 @@ def compared(report: FleetReport) -> list[tuple[str, ...]]:
 
 
 def median_and_p99_rows(found: Sequence[dict[str, Distribution]]) -> list[tuple[str, ...]]:
-    """Return a row for each measure with values: title, unit, and the median and 99th percentile of
-    each distribution.
-    """
+    """Return a row for each measure with values: title, unit, and median and 99th percentile of each distribution."""
     rows = []
     for measure in MEASURES:
         each = [distributions[measure.key] for distributions in found]

@@ -76,7 +76,7 @@ def span_of(timelines: Sequence[Timeline]) -> tuple[int, int]:
 def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") -> Html:
     """Return the picture of a group: a row of rebalances, and a row for each partition; empty without partitions.
 
-    ``span`` is in milliseconds since the start of the run; ``title`` is a heading before the group id.
+    ``span`` is in milliseconds since the start of the run.
     """
     if not timeline.rows:
         return EMPTY

@@ -47,11 +47,7 @@ Make = Callable[[Random, int], list[Fault]]
 
 @frozen
 class EventTargets:
-    """Targets of events.
-
-    Attributes:
-        simple_groups: groups of simple consumers, with or without other consumers.
-    """
+    """Targets of events."""
 
     cluster: ClusterOptions
     topics: dict[str, int]

@@ -122,7 +122,6 @@ class LogTrouble(Fault):
     broken_read_percent: int = 0
 
     def begin(self, stage: Stage, population: Population) -> None:
-        """Add a line to the trace; the log has its own schedule."""
         broken = f", {self.broken_read_percent} % of reads break off" if self.broken_read_percent else ""
         stage.record(f"the log writes every {self.flush_ms} ms and refuses {self.refusal_percent} %{broken}")
 
@@ -163,7 +162,6 @@ class ConsumerStop(ConsumerFault):
         self.of(population).close()
 
     def end(self, stage: Stage, population: Population) -> None:
-        """Restart the consumer; one that has not finished closing is killed."""
         self.of(population).crash()
         self.of(population).start()
 

@@ -166,7 +166,6 @@ def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
 
 
 def _with_protocols(seed: int, group: GroupOptions, topics: dict[str, int]) -> GroupOptions:
-    """Return the group with all, some or none of its consumers on the consumer protocol, some with a regex."""
     chance = stream(seed, "swarm", "protocols", group.group_id)
     count = chance.choice((0, 0, group.consumer_count, chance.randint(0, group.consumer_count)))
     group = evolve(
@@ -181,7 +180,6 @@ def _with_protocols(seed: int, group: GroupOptions, topics: dict[str, int]) -> G
 def _protocol_changes(
     seed: int, duration_ms: int, topics: dict[str, int], groups: tuple[GroupOptions, ...]
 ) -> list[Fault]:
-    """Return changes of groups and topics: upgrades, downgrades, and new topics."""
     chance = stream(seed, "swarm", "protocol changes")
     found: list[Fault] = []
     first = 0
@@ -211,7 +209,6 @@ def _protocol_changes(
 
 
 def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> list[Fault]:
-    """Return deletions of topics, in one world of four, some with a topic of the same name later."""
     chance = stream(seed, "swarm", "topic deletions")
     found: list[Fault] = []
     for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 2))):
@@ -223,10 +220,7 @@ def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> lis
 
 
 def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tuple[GroupOptions, ...]) -> list[Fault]:
-    """Return late starts, in one faulty world of two: a consumer closes again soon after its start.
-
-    Busy consumers that were to revoke partitions for it get them back before they do.
-    """
+    """Return consumers that close again soon after their start, so that busy ones get back partitions to be revoked."""
     chance = stream(seed, "swarm", "comings and goings")
     several = [group for group in groups if group.consumer_count > 1]
     chosen = [group for group in several if group.consumer_protocol_count > 1] or several
@@ -253,7 +247,7 @@ def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tup
 def _with_consumer_groups(
     seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...], *, is_mixed: bool
 ) -> ClusterOptions:
-    """Return the cluster with settings of consumer groups. Some restrict migration between the protocols."""
+    """Return the cluster with settings of consumer groups."""
     chance = stream(seed, "swarm", "consumer groups")
     is_mixed = is_mixed or any(0 < group.consumer_protocol_count < group.consumer_count for group in groups)
     policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy)
@@ -295,9 +289,8 @@ def _stalls(chance: Random, duration_ms: int, cluster: ClusterOptions) -> list[F
 def _replicated(
     seed: int, duration_ms: int, cluster: ClusterOptions, *, has_shares: bool
 ) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster with replicas, which stall, in one world of four without an owner of the whole log.
-
-    Replicas do not support the states of share groups.
+    """Return the cluster with replicas, in one world of four without an owner. They do not support states of share
+    groups.
     """
     chance = stream(seed, "swarm", "replicas")
     if has_shares or cluster.lease_ms is not None or chance.random() >= 1 / 4:
