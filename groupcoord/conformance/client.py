@@ -66,7 +66,11 @@ class LoginFailedError(ConnectionClosedError):
 
 
 def log_in(stream: Stream, properties: ClientProperties) -> None:
-    """Log in on a new connection; LoginFailedError if the server refused or could not be verified."""
+    """Log in on a new connection.
+
+    Raises:
+        LoginFailedError: the server refused or could not be verified.
+    """
     mechanism = properties.sasl_mechanism
     frames = Frames(stream, lambda: time.monotonic() * 1000)
     try:
@@ -126,7 +130,6 @@ class Client:
         self._unanswered: deque[Request] = deque()
 
     def send(self, api: str, version: int, body: dict[str, Plain]) -> None:
-        """Send a request."""
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, self._client_id, body)
         self._unanswered.append(Request(self._correlation_id, api, version, self._now_ms(), body))
@@ -150,7 +153,6 @@ class Client:
         return body
 
     def ask(self, api: str, version: int, body: dict[str, Plain]) -> Any:
-        """Send a request and return the body of its response, within 20 seconds."""
         self.send(api, version, body)
         return self.receive(_TIMEOUT_MS)
 
@@ -167,7 +169,6 @@ class Client:
         return decode_response(request.api, request.version, frame)[1]
 
     def close(self) -> None:
-        """Close the connection."""
         self._stream.close()
 
 

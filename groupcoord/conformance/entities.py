@@ -59,9 +59,6 @@ def encode_request(api: str, version: int, correlation_id: int, client_id: str |
 
     Args:
         api: name of the API, such as ``JoinGroup``.
-        version: API version.
-        correlation_id: for the header.
-        client_id: for the header.
         body: plain data; omitted fields have their defaults.
 
     Raises:

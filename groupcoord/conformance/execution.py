@@ -48,7 +48,7 @@ TROUBLE = (ConnectionClosedError, NoResponseError, ResponseError, BodyError, Tar
 """Errors that fail a replay; others are raised."""
 
 _GRACE_MS = 2000
-"""Time to wait beyond the tolerance, so that a late answer is reported with its delay."""
+"""Time beyond the tolerance, so that a late answer is reported with its delay."""
 
 
 class _StepFailedError(Exception):

@@ -1,7 +1,6 @@
 """groupcoord in process, without sockets, on a virtual clock.
 
-Time stands still while requests are handled. A sleep or wait moves the clock from deadline to deadline, so timers fire
-exactly, and minutes of a transcript take milliseconds.
+A sleep or wait moves the clock from deadline to deadline, so timers fire exactly.
 """
 
 from __future__ import annotations
@@ -96,11 +95,7 @@ class InProcessTarget:
 
 
 class InProcessNodes:
-    """Several brokers with common logs and topics, as in ``groupcoord serve --nodes``.
-
-    Attributes:
-        brokers: brokers by node id, from 1.
-    """
+    """Several brokers with common logs and topics, as in ``groupcoord serve --nodes``."""
 
     def __init__(
         self, count: int, make_broker: Callable[..., Broker], data: TopicData, producer_ids: ProducerIds
@@ -224,7 +219,6 @@ class InProcessStream:
             self._connection = None
 
     def cut(self) -> None:
-        """Drop the connection without notifying the broker, which is gone."""
         self._connection = None
 
     def _has_news(self) -> bool:

@@ -90,12 +90,10 @@ def with_messages(body: Plain) -> Plain:
 
 
 def match(expected: Plain, got: Plain, bindings: Bindings) -> Bindings | None:
-    """Return the values of variables for which a response matches, or None."""
     return next(_Search().matches(expected, got, dict(bindings)), None)
 
 
 def first_difference(expected: Plain, got: Plain, bindings: Bindings) -> Difference | None:
-    """Return the first difference of two bodies, or None."""
     if match(expected, got, bindings) is not None:
         return None
     return _explain(expected, got, dict(bindings), "")

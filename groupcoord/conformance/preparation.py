@@ -251,13 +251,10 @@ class Cleaner:
     """Removal of topics, groups and settings that a run created.
 
     Attributes:
-        topics_before: names of other topics.
         topics: topics that the run may have created.
         group_ids: ids of replayed transcripts; the run also owns ids that begin with them. All are deleted, listed or
-            not: Kafka lists a group without a record, such as after a refused commit, only after the next write to its
-            log partition.
+            not: Kafka lists a group without a record only after the next write to its log partition.
         named_groups: fixed ids of groups that did not exist before.
-        has_nodes: groups may be on several nodes.
     """
 
     server: Server

@@ -40,8 +40,6 @@ class Failure:
 
     Attributes:
         step: number of the step, from 1; 0 before the first.
-        action: the action, such as ``receive JoinGroup v9 on b``.
-        message: the error.
         difference: first difference of the response, or None.
         expected: recorded response, or None.
         got: the server's response, or None.
@@ -83,12 +81,8 @@ class Outcome:
     """Result of one transcript.
 
     Attributes:
-        transcript: the transcript.
-        verdict: the verdict.
-        failure: the failure, or None.
         reason: why it was skipped or expected to fail.
         hints: possible causes of a failure: required settings, unlisted versions.
-        seconds: duration.
         failure_beside_others: failure in a concurrent replay, if the transcript passed alone.
     """
 
@@ -316,13 +310,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 @frozen
 class Case:
-    """Test case.
-
-    Attributes:
-        failure: one line, or empty.
-        details: long form of the failure.
-        skipped: reason for skipping, or empty.
-    """
+    """Test case."""
 
     suite: str
     name: str
@@ -407,9 +395,7 @@ class Change:
     """Transcript with another result in the second run.
 
     Attributes:
-        name: area and name.
-        before: verdict of the first run with its reason; empty if missing.
-        after: verdict of the second run with its reason; empty if missing.
+        before, after: verdict of each run with its reason; empty if missing.
         is_worse: it fails now, and did not.
         is_better: it failed, and has another verdict now.
     """

@@ -1,8 +1,7 @@
 """Runner of transcripts against a target, and the requirements for which it skips them: APIs, nodes and settings.
 
-A transcript was recorded with :data:`~groupcoord.conformance.targets.USUAL_SETTINGS` and its own settings. It requires
-all of its own. It requires a usual one only if its requests depend on it: without a join, the initial rebalance delay
-does not matter.
+A transcript requires all of its own settings. It requires one of :data:`~groupcoord.conformance.targets.USUAL_SETTINGS`
+only if its requests depend on it: without a join, the initial rebalance delay does not matter.
 """
 
 from __future__ import annotations
@@ -217,16 +216,11 @@ def run(
     settings belong to the server's owner, they are queried, and transcripts that need others are skipped.
 
     Args:
-        transcripts: the transcripts.
-        target: the target.
         jobs: maximum number of concurrent transcripts on a shared target.
         prefix: prefix of group ids and other names.
         cleans: remove afterwards what the run created on a server that the target did not start.
         on_facts: called in the calling thread with facts about the first server, before the first transcript.
         on_outcome: called in the calling thread with each outcome.
-
-    Returns:
-        The outcomes in the order of ``transcripts``.
 
     Raises:
         ValueError: ``jobs`` is less than 1.
@@ -374,7 +368,6 @@ class _Run:
         return Outcome(transcript, Verdict.FAILED, failure, hints=self._hints(transcript, stage.facts), seconds=seconds)
 
     def _tolerance(self, transcript: Transcript, facts: ServerFacts) -> Tolerance:
-        """Return the tolerance, extended by the initial rebalance delay of a server with other settings."""
         return evolve(self._target.tolerance, initial_delay_ms=initial_delay_ms(transcript, facts.settings))
 
     def _why_skipped(self, transcript: Transcript, stage: _Stage) -> str:

@@ -109,8 +109,7 @@ class SocketServer:
     def restart(self) -> None:
         raise TargetError("a server at an address cannot be restarted; use --launch")
 
-    def stop(self) -> None:
-        """Do nothing: others stop the server."""
+    def stop(self) -> None: ...
 
 
 class AddressTarget:
@@ -430,7 +429,6 @@ class LaunchedServer(SocketServer):
 
 
 def last_words(path: Path) -> str:
-    """Return the end of a program's output file; empty if there is none."""
     if not path.exists():
         return ""
     with path.open("rb") as log:

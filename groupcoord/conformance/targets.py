@@ -35,9 +35,8 @@ class Tolerance:
 
     Attributes:
         late_factor, late_ms: factor on the recorded duration and addition to it, for the latest time.
-        early_factor, early_ms: factor on the recorded duration and deduction from it, for the earliest time.
-        only_joins: only a JoinGroup recorded with more than 400 ms has an earliest time, since a server may be faster
-            than Kafka.
+        early_factor, early_ms: factor on it and deduction from it, for the earliest time.
+        only_joins: only a JoinGroup recorded with more than 400 ms has an earliest time, since a server may be faster.
         initial_delay_ms: initial rebalance delay of the server, added to the latest time of a JoinGroup.
     """
 

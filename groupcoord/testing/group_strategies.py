@@ -254,7 +254,7 @@ def topologies(*, topic_names: Strategy[str] | None = None, max_size: int = FEW)
 
 
 def _topology(epoch: int, parts: list[tuple[tuple[str, ...], bool, bool]]) -> Topology:
-    """Return a topology with parts that may have a store, equal partition counts, and a topic to the next part."""
+    """Return a topology whose parts may have a store, equal partition counts, and a topic to the next part."""
     subtopologies = []
     read: tuple[TopicInfo, ...] = ()
     for number, (sources, has_store, hands_on) in enumerate(parts):

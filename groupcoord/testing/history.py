@@ -180,7 +180,6 @@ class _RecordedWorld(World):
             self.sleep(interval_ms)
 
     def commit_in_transaction(self, consumer: Consumer, outcome: str) -> None:
-        """Commit a consumer's offsets in a transaction, and end it or leave it open."""
         self.live_for(SETTLING_ROUNDS, 1_000, commits=False)
         if isinstance(consumer, ClassicConsumer):
             consumer.last_offset += 1

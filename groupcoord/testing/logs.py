@@ -66,7 +66,6 @@ _protocol_versions = st.integers(0, NEWEST_VERSION)
 def typed_records(
     draw: st.DrawFn, types: st.SearchStrategy[RecordType], group_ids: st.SearchStrategy[str], *, unknown_tags: bool
 ) -> TypedRecord:
-    """Return records and tombstones of these types and groups, in every version of their values."""
     record_type = draw(types)
     schema = SCHEMAS[record_type]
     key = draw(_structures(schema.key, 0, False, False))
@@ -166,7 +165,6 @@ def encode_any_batch(
     is_control: bool = False,
     headers: Sequence[tuple[bytes, bytes | None]] = (),
 ) -> bytes:
-    """Return one batch of format v2."""
     base_timestamp_ms = records[0][1] if records else 0
     max_timestamp_ms = max((record[1] for record in records), default=0)
     if append_time_ms is not None:
@@ -250,7 +248,6 @@ class GeneratedBatch:
     Attributes:
         records: ``(offset, timestamp_ms, key, value)``; the timestamp is -1 in format v0.
         next_offset: offset after the last slot.
-        is_control: the records are markers.
     """
 
     data: bytes

@@ -172,7 +172,6 @@ class NodesUnderTest:
         return ",".join(f"{HOST}:{own[listener][1]}" for own in self.servers.addresses.values())
 
     async def start(self, node_id: int | None = None) -> None:
-        """Start one node, or all: first on free ports, later on the same ports."""
         with ExitStack() as stack:
             if self._servers is None:
                 stack.callback(self.forget)

@@ -358,12 +358,10 @@ def _create_topics(broker: Broker, topics: Topics) -> None:
 class Submitting(Protocol):
     """Server that calls functions in its thread: a :class:`~groupcoord.testing.ServerThread`."""
 
-    def submit(self, function: Callable[[Broker], T]) -> Future[T]:
-        """Call a function with the broker in the server's thread."""
+    def submit(self, function: Callable[[Broker], T]) -> Future[T]: ...
 
     @property
-    def requests(self) -> Requests:
-        """Received requests with their responses."""
+    def requests(self) -> Requests: ...
 
 
 class AsyncServer:

@@ -81,7 +81,6 @@ class Reading:
         return (None, "; ".join(waiting)) if waiting else (group, None)
 
     def _waiting(self, broker: ObservedBroker, group: GroupDescription) -> Iterator[str]:
-        """Yield the members that have not fetched, and the topics without an assignment."""
         namesakes = Counter(
             (member.client_id, *place)
             for other in describe_groups(broker)
@@ -308,7 +307,6 @@ class Produced:
         return missing + [f"not expected: {_described(bare)} ({some(where)})" for bare, where in places.items()]
 
     def _of_order(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
-        """Return where the order differs; empty if records are in several partitions."""
         if len({record.partition for record in found}) > 1:
             return []
         return [
@@ -343,7 +341,6 @@ Expected = Committed | Owned | Produced
 
 
 def with_story(broker: Broker, requests: Requests, expected: Expected, message: str) -> str:
-    """Return a message with the state and the last requests of the group, if the expectation is about one."""
     if isinstance(expected, Produced):
         return message
     return "\n  ".join([f"{message}\nwhat the group did:", *story_of(broker, requests, expected.group_id)])

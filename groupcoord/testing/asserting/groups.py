@@ -63,8 +63,6 @@ class MemberDescription:
     """Member of a group.
 
     Attributes:
-        member_id: member id.
-        client_id: client id.
         client_host: host in Kafka's form: ``/127.0.0.1``.
         instance_id: id of a static member (KIP-345), or None.
         protocol: its protocol; a consumer group may have members of both.
@@ -73,7 +71,6 @@ class MemberDescription:
         assignment: its partitions, which members of a share group may have in common; empty in a streams group.
         epoch: generation of a classic group, otherwise the member epoch.
         active_tasks: its active tasks in a streams group (KIP-1071).
-        standby_tasks: its standby tasks.
     """
 
     member_id: str
@@ -102,11 +99,9 @@ class GroupDescription:
     """Group of any type.
 
     Attributes:
-        group_id: group id.
         type: ``classic``, ``consumer`` (KIP-848), ``share`` (KIP-932) or ``streams`` (KIP-1071).
         state: Kafka's name of the state: ``Stable``, ``PreparingRebalance``, ``Reconciling`` …
         epoch: generation of a classic group, otherwise the group epoch.
-        members: its members.
     """
 
     group_id: str
@@ -160,7 +155,6 @@ def _find_group(broker: Broker, group_id: str) -> tuple[GroupCoordinator, Any]:
 
 
 def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:
-    """Return the coordinator of a group, or one without it while none is elected."""
     coordinator = broker.coordinator
     return broker.nodes.serving(coordinator.partition_of(group_id)) or coordinator
 
@@ -240,7 +234,6 @@ def _flattened(topics: tuple[DescribedPartitions, ...]) -> tuple[TopicPartition,
 
 
 def no_such_group(broker: Broker, group_id: str) -> str:
-    """Return a message for a missing group, with the nearest name and the existing groups."""
     names = [group.group_id for group in describe_groups(broker)]
     listed = ", ".join(map(repr, names)) or "none"
     return f"there is no group {group_id!r}{did_you_mean(group_id, names)} (groups: {listed})"
@@ -289,9 +282,7 @@ def committed_offsets(broker: Broker, group_id: str) -> tuple[CommittedOffset, .
 def look_whether_stable(
     broker: Broker, group_id: str, members: int | None
 ) -> tuple[GroupDescription | None, str | None]:
-    """Return a group if it is stable with this number of members (None for at least one); otherwise
-    None and its state.
-    """
+    """Return a group if it is stable with this number of members (None for at least one), or None and its state."""
     group = describe_group(broker, group_id)
     if group is None:
         return None, no_such_group(broker, group_id)

@@ -32,8 +32,6 @@ class TopicDescription:
     """Topic with its offsets and settings.
 
     Attributes:
-        name: topic name.
-        partition_count: number of partitions.
         start_offsets: first offset of each partition.
         end_offsets: next offset of each partition.
         settings: its own settings by Kafka's keys.
@@ -109,7 +107,7 @@ class RecordFields(NamedTuple):
 
 
 def encode_records(records: Sequence[RecordFields]) -> bytes:
-    """Return an uncompressed batch of a producer that is not idempotent, from at least one record."""
+    """Return an uncompressed batch of a producer that is not idempotent."""
     base_ms = records[0].timestamp_ms
     parts = []
     for number, (timestamp_ms, key, value, headers) in enumerate(records):
@@ -231,7 +229,6 @@ class ConsumerRecord:
 def to_records(
     values: Iterable[ProducerRecord | str | bytes | None], partition: int | None = None
 ) -> list[ProducerRecord]:
-    """Return records from values or records; ``partition`` is for records that name none."""
     if isinstance(values, str | bytes):
         raise TypeError(f"records come as a list: produce(topic, [{values!r}])")
     records = [value if isinstance(value, ProducerRecord) else ProducerRecord(value) for value in values]
@@ -245,7 +242,6 @@ class Appender:
         self._turns: dict[str, int] = {}
 
     def append(self, broker: Broker, topic_name: str, records: Sequence[ProducerRecord]) -> tuple[ConsumerRecord, ...]:
-        """Append records, one batch per partition, and return them as stored."""
         topic = find_topic(broker, topic_name)
         now_ms = broker.clock.now_ms()
         partitions = [self._partition_for(record, topic) for record in records]

@@ -87,7 +87,6 @@ def some(parts: Iterable[str], nothing: str = "nothing") -> str:
 
 
 def errors_of(answer: object) -> list[ErrorCode]:
-    """Return the distinct errors in a response, within a limit on the values examined."""
     found = (code for code in islice(_walk(answer), NODES_MAX) if isinstance(code, ErrorCode))
     return [code for code in dict.fromkeys(found) if code is not ErrorCode.NONE]
 
@@ -263,7 +262,6 @@ class KnownBug:
 
     Attributes:
         heading: its section in ``docs/client-bugs.md``.
-        name: library and issue number.
         software: matches name and version in the client's ApiVersions.
         starts: returns whether the client becomes silent after a request.
         followed_by: requests of which one should follow within ``within_ms``.
@@ -324,7 +322,7 @@ KNOWN_BUGS = (
 def known_client_bugs(requests: Sequence[ReceivedRequest]) -> dict[str, list[str]]:
     """Return sentences about known bugs with visible symptoms, by listener, or by client id if there is one listener.
 
-    Clients of one listener, or with one client id, count as one, so a symptom may be missed.
+    Clients of one listener or client id count as one, so a symptom may be missed.
     """
     by_client: dict[str, list[ReceivedRequest]] = {}
     for request in requests:
@@ -387,7 +385,6 @@ def report_on(
 
 
 def story_of(broker: Broker, requests: Requests, group_id: str) -> list[str]:
-    """Return lines about a group: its state, and its last non-routine requests."""
     group = describe_group(broker, group_id)
     lines = [no_such_group(broker, group_id)] if group is None else [f"{group}", *_members(group)]
     asked = [request for request in requests.where(group_id=group_id) if not is_routine(request)]

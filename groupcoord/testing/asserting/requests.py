@@ -161,15 +161,11 @@ class ReceivedRequest:
     Attributes:
         number: consecutive number, from 1.
         api: Kafka's name: ``OffsetCommit``.
-        version: API version.
-        client_id: client id.
         client_host: host in Kafka's form: ``/127.0.0.1``.
         node_id: the node that received it.
-        connection: number of the connection, from 1.
         received_ms: time by the server's clock.
         message: the decoded request, of :mod:`groupcoord.messages` or ``groupcoord.wire``.
         answer: the decoded response, or None.
-        answered_ms: time of the response, or None.
         refusal: reason for a missing response, or None.
         listener: name of the listener, if there are several.
     """
@@ -267,8 +263,6 @@ class RequestLog:
     """Received requests with their responses, within limits.
 
     Attributes:
-        count: number of the last request.
-        fetches: fetched partitions by connection.
         watchers: called with each request on arrival, and again when it is answered or refused.
     """
 
@@ -376,11 +370,7 @@ def _with_own_records(partition: FetchedPartitionData) -> FetchedPartitionData:
 
 
 class ObservedConnection(Connection):
-    """Connection that records requests and the responses finally sent.
-
-    Attributes:
-        listener: name of the listener, if there are several.
-    """
+    """Connection that records requests and the responses finally sent."""
 
     def __init__(
         self, broker: ObservedBroker, client_host: str, principal: Principal, max_request_bytes: int, *login: Any
@@ -394,7 +384,6 @@ class ObservedConnection(Connection):
 
     @property
     def fetch_session(self) -> frozenset[Place]:
-        """Partitions of the fetch session, which a Fetch need not name."""
         return self._log.fetches.session(self._number)
 
     def note(self, header: RequestHeader, request: object) -> None:

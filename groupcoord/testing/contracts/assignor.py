@@ -92,7 +92,6 @@ def _ask(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
 
 
 def _broken(group: GroupSpec, error: _ContractError, check: Callable[[GroupSpec], object]) -> LawBrokenError:
-    """Return the error for the smallest group that fails in the same way."""
     is_smaller = True
     while is_smaller:
         is_smaller = False
@@ -249,11 +248,7 @@ def _check_with(assignor: Assignor, other: _AnotherProcess, group: GroupSpec) ->
 
 
 class _AnotherProcess:
-    """Process with another ``PYTHONHASHSEED`` and a copy of an assignor.
-
-    Attributes:
-        trouble: why it has none, or empty.
-    """
+    """Process with another ``PYTHONHASHSEED`` and a copy of an assignor; ``trouble`` holds why it has none."""
 
     def __init__(self, assignor: Assignor) -> None:
         self.trouble = ""

@@ -17,7 +17,6 @@ Settle = Callable[[Any], Iterable[Answer]]
 
 
 def append_and_settle(store: LogStore, ticket: Ticket, records: Sequence[LogRecord], settle: Settle | None) -> int:
-    """Append while nothing else is in flight, await the outcome, and return the first offset."""
     base_offset = store.append(ticket.partition, ticket, records)
     if base_offset is not None:
         return base_offset
@@ -45,9 +44,6 @@ class FaultyLogStore:
         store: the other store.
         is_late: new appends wait; turning it off does not write the waiting ones.
         settle: completes appends of a store that answers later.
-
-    Attributes:
-        on_append: called with the records of each append, or None.
     """
 
     def __init__(self, store: LogStore, *, is_late: bool = False, settle: Settle | None = None) -> None:
@@ -149,19 +145,11 @@ class FaultyLogStore:
             return ticket, refusal
 
     def write(self, count: int | None = None) -> list[Answer]:
-        """Write the oldest ``count`` waiting appends (all by default).
-
-        Returns:
-            The outcomes.
-        """
+        """Write the oldest ``count`` waiting appends (all by default), and return the outcomes."""
         return [self.settle(ticket) for ticket in self.waiting()[:count]]
 
     def refuse(self, error: LogStoreError) -> list[Answer]:
-        """Fail every waiting append.
-
-        Returns:
-            The outcomes.
-        """
+        """Fail every waiting append, and return the outcomes."""
         return [self.settle(ticket, error) for ticket in self.waiting()]
 
     def time_out(self, *, is_written: bool) -> list[Answer]:
@@ -173,11 +161,7 @@ class FaultyLogStore:
         return [(ticket, AppendTimedOutError("the outcome of the append is unknown"))]
 
     def lose(self) -> list[Ticket]:
-        """Drop waiting appends and pending failures, as a crash does.
-
-        Returns:
-            The tickets of the lost appends, oldest first.
-        """
+        """Drop waiting appends and pending failures, as a crash does; return the tickets of the lost appends."""
         tickets = self.waiting()
         self._held, self._failures = [], []
         return tickets

@@ -45,10 +45,8 @@ RANDOM_APPENDS = 120
 HISTORIES, HISTORY_APPENDS = 10, 40
 PARTITIONS = (0, 1, 7)
 TOO_LONG = 40_000
-"""Longer than a string in Kafka's record format."""
-
 _Entry = tuple[int, int, bytes, bytes | None, int, int, bool]
-"""Offset, timestamp, key, value, producer id, producer epoch, whether it is a marker."""
+"""Offset, timestamp, key, value, producer id, producer epoch, is_control."""
 
 
 def check_log_store(

@@ -34,8 +34,6 @@ class Result:
     """Result of one scenario.
 
     Attributes:
-        verdicts: one per law that was checked.
-        events: what happened.
         has_begun: the instances started to work and committed; otherwise the scenario was not played.
         trouble: why nothing could be judged, or empty.
         last_words: the end of each instance's log, by name.
@@ -58,7 +56,6 @@ class Result:
 
     @property
     def is_passed(self) -> bool:
-        """True if the scenario was played and no law was broken."""
         return not self.trouble and not self.broken
 
 
@@ -169,7 +166,6 @@ def _is_over(stage: Stage) -> bool:
 
 
 def _breaches_so_far(stage: Stage, uncommitted: Sequence[int] = ()) -> dict[Law, list[Breach]]:
-    """Return the breaches of laws that can be judged at any time."""
     trace, now_s = stage.trace, stage.trace.now_s
     breaches = {
         **(_of_shared_records(stage) if stage.plan.protocol == "share" else _of_owned_partitions(trace)),
@@ -226,7 +222,6 @@ def _some(records: Sequence[str]) -> str:
 
 
 def _committed_counts(stage: Stage) -> Mapping[Place, int]:
-    """Return how often each record occurs in the output, as read with ``read_committed``."""
     records = stage.server.records(OUTPUT, isolation_level="read_committed")
     return Counter(number for record in records for number in numbers_in_value(record.value, record.key))
 
@@ -286,14 +281,12 @@ def story(result: Result, breach: Breach) -> list[Event]:
 
 
 def baseline_of(results: Iterable[Result]) -> Result | None:
-    """Return the result of the scenario without faults; None if it was not played."""
     return next((result for result in results if result.scenario.name == BASELINE), None)
 
 
 def in_lines(result: Result, baseline: Result | None = None) -> list[str]:
-    """Return a result as lines: each broken law, with the story of its first breach.
-
-    Laws that are broken without faults, in ``baseline``, are only named.
+    """Return a result as lines: each broken law, with the story of its first breach; those of ``baseline`` are only
+    named.
     """
     if result.trouble:
         lines = [f"  {result.trouble}"]
@@ -312,7 +305,6 @@ def _known_bugs(result: Result) -> list[str]:
 
 
 def is_like_baseline(result: Result, baseline: Result | None) -> bool:
-    """Return whether a scenario fails only with laws that also fail without faults."""
     new, known = _by_novelty(result, baseline)
     return bool(known) and not new
 
@@ -344,7 +336,6 @@ def _in_a_line(event: Event) -> str:
 
 
 def exam_junit(results: Iterable[Result]) -> str:
-    """Return results as JUnit XML, one test case per scenario."""
     return to_junit(
         "groupcoord exam",
         [
@@ -435,7 +426,6 @@ def _in_details(result: Result, verdict: Verdict) -> Html:
 
 
 def _diagram(events: Sequence[Event], who: str) -> Html:
-    """Return a sequence diagram of an instance's requests and the faults, as a list with wrapped lines."""
     ends = element("div", element("span", who or "instances"), element("span", "broker"), class_="ends")
     steps = [
         element(

@@ -34,10 +34,7 @@ class Scenario:
     """Failure that tests a program.
 
     Attributes:
-        name: words joined by hyphens.
         why: the cause in production, as a sentence.
-        happen: causes the failure and returns when it is over.
-        protocols: the protocols that it applies to.
         declared: the guarantees that it can test; empty for all.
         needs_login: it applies only to clients that log in.
         settings: server settings by Kafka's keys.
@@ -123,7 +120,6 @@ def session_ends(stage: Stage) -> None:
     protocols=OF_PARTITIONS,
 )
 def session_ends_during_a_commit(stage: Stage) -> None:
-    """Hold a commit, expire its member, and release the commit."""
     instance = stage.first
     with stage.server.hold("OffsetCommit", where=partial(_is_from, instance), times=1) as held:
         stage.meet(held)
@@ -136,7 +132,6 @@ def _is_from(instance: Instance, call: Call) -> bool:
 
 @scenario("A database is slow, and a batch exceeds max.poll.interval.ms: the member is removed while it works.")
 def slow_processing(stage: Stage) -> None:
-    """Hold the writes of an instance, expire its member, and release the writes."""
     instance = stage.first
     with stage.server.hold("Produce", where=partial(_is_from, instance)) as held:
         stage.meet(held)
@@ -151,7 +146,6 @@ def slow_processing(stage: Stage) -> None:
     protocols=OF_RECORDS,
 )
 def locks_run_out(stage: Stage) -> None:
-    """Expire a member and all locks repeatedly, then wait to see late work."""
     for _ in range(3):
         stage.wait(stage.server.share(GROUP_ID).acquired, stage.plan.within_s)
         stage.forget_member(stage.first)
@@ -221,7 +215,6 @@ def transaction_coordinator_moves(stage: Stage) -> None:
 
 
 def _errors(api: str, lasting: tuple[str, ...], single: tuple[str, ...], stage: Stage) -> None:
-    """Fail an API once with each error, and repeatedly with lasting ones."""
     for code in (*lasting, *single):
         _settle(api, stage)
         with stage.server.fail_next(api, code) as fault:
@@ -261,12 +254,7 @@ def _provoke(api: str, stage: Stage) -> None:
 
 @frozen
 class _Errors:
-    """Errors of an API that Kafka may return to a healthy member.
-
-    Attributes:
-        lasting: errors that it may return repeatedly.
-        single: errors that it returns once, since the member reacts.
-    """
+    """Errors of an API that Kafka may return to a healthy member: repeatedly, or once, since the member reacts."""
 
     lasting: tuple[str, ...]
     single: tuple[str, ...] = ()
@@ -314,7 +302,6 @@ def _about_records(stage: Stage) -> tuple[str, str]:
 
 @scenario("A connection breaks after a commit was written, before its response arrives.")
 def lost_answers_to_commits(stage: Stage) -> None:
-    """Handle commits and acknowledgements, but close connections instead of responding."""
     api = "ShareAcknowledge" if stage.plan.protocol == "share" else "OffsetCommit"
     with stage.server.disconnect_next(api, times=3, after=True) as fault:
         stage.meet(fault, 3)
@@ -322,7 +309,6 @@ def lost_answers_to_commits(stage: Stage) -> None:
 
 @scenario("A connection breaks after a join or heartbeat took effect, before its response arrives.")
 def lost_answers_to_members(stage: Stage) -> None:
-    """Handle joins and heartbeats, but close connections instead of responding."""
     for api in ("JoinGroup", "SyncGroup") if stage.plan.protocol == "classic" else (_heartbeat(stage),):
         _settle(api, stage)
         with stage.server.disconnect_next(api, after=True) as fault:
@@ -340,7 +326,6 @@ def slow_broker(stage: Stage) -> None:
 
 @scenario("A broker pauses for longer than the session timeout, and then continues.")
 def stalled_broker(stage: Stage) -> None:
-    """Hold data and heartbeat requests until a session expires, then release them."""
     holds = [stage.server.hold(api) for api in ("Produce", *_about_records(stage), _heartbeat(stage))]
     stage.pause(FOR_A_WHILE_S)
     stage.forget_member(stage.first)
@@ -359,7 +344,6 @@ def coordinator_moves(stage: Stage) -> None:
 
 
 def _moves_during(api: str, stage: Stage) -> None:
-    """Hold requests of an API and move the coordinator before they continue."""
     _settle(api, stage)
     with stage.server.hold(api, times=1) as held:
         _provoke(api, stage)
@@ -470,7 +454,6 @@ def topic_is_made_again(stage: Stage) -> None:
 
 @scenario("A producer writes an unreadable record.")
 def poison_record(stage: Stage) -> None:
-    """Produce an unreadable record per partition; it may be skipped, later ones may not."""
     for index in range(stage.partition_count):
         stage.produce(index, value="\ufffd is no number")
     stage.pause(1.0)

@@ -56,7 +56,6 @@ class CommandError(GroupcoordError, ValueError):
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Check the placeholders of a command."""
     if not command:
         raise CommandError("no command given; append -- COMMAND…")
     for word in command:
@@ -89,7 +88,6 @@ class Instance:
 
     @property
     def has_given_up(self) -> bool:
-        """True if it ended by itself too often to be restarted."""
         return self.is_wanted and self.ends > RESTARTS_MAX
 
     @property
@@ -272,14 +270,7 @@ class Plan:
 
 
 class Stage:
-    """Server with three nodes, instances with a listener each, and records for them.
-
-    Attributes:
-        trace: observations of the instances.
-        instances: instances by name; the last one is spare.
-        counts: number of records by partition.
-        breaches: breaches found during the scenario.
-    """
+    """Server with three nodes, instances with a listener each, and records for them; the last instance is spare."""
 
     def __init__(self, plan: Plan, folder: Path, settings: Mapping[str, str | int | float]) -> None:
         self.plan = plan
@@ -368,7 +359,6 @@ class Stage:
 
     @property
     def spare(self) -> Instance:
-        """The instance that is not started with the others."""
         return self.instances[self._names[-1]]
 
     @property
@@ -404,7 +394,6 @@ class Stage:
         self.forget_member(instance)
 
     def forget_member(self, instance: Instance) -> None:
-        """Expire the sessions of an instance that is gone."""
         self._forget(instance, self.trace.seats[instance.name].member_ids)
 
     def _forget(self, instance: Instance, member_ids: set[str]) -> None:
@@ -445,7 +434,6 @@ class Stage:
         self.trace.set_back("an administrator has reset its offsets", offsets)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit offsets as an administrator."""
         places = tuple(OffsetToCommit(index, offset) for index, offset in offsets.items())
         request = OffsetCommit(GROUP_ID, (TopicToCommit(TOPIC, places),))
         self.server.control(lambda control: control.coordinating(GROUP_ID).coordinator.call(request))
@@ -483,7 +471,6 @@ class Stage:
         self.trace.note("", f"{TOPIC} is deleted")
 
     def create_topic(self) -> None:
-        """Create the topic again; numbers of records restart at 0."""
         with self._writing:
             self.trace.begin_again(f"{TOPIC} is made again")
             self.server.create_topics({TOPIC: PARTITIONS})
@@ -507,7 +494,6 @@ class Stage:
         self.wait(lambda: False, duration_s)
 
     def meet(self, fault: Fault, count: int = 1, within_s: float = 10.0) -> bool:
-        """Wait until a fault has applied to ``count`` requests."""
         return self.wait(lambda: fault.count >= count, within_s)
 
     @staticmethod
@@ -558,9 +544,7 @@ class Stage:
         return {place.partition: offset for place, offset in committed.items() if place.topic == TOPIC}
 
     def seeking(self) -> list[str]:
-        """Return the running instances whose last FindCoordinator failed."""
         return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].seeks]
 
     def fenced(self) -> list[str]:
-        """Return the running instances that were fenced and have not rejoined."""
         return [one.name for one in self.running if one.is_running and self.trace.seats[one.name].fenced_s is not None]

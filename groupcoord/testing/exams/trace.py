@@ -95,7 +95,6 @@ class Verdict:
     """Result for one law.
 
     Attributes:
-        law: the law.
         breaches: its violations, oldest first.
         explained_by: the broken law that explains these breaches, or None.
     """
@@ -130,8 +129,6 @@ class ShareTrace:
     """Records of a share group: processed, accepted, given up.
 
     Attributes:
-        unreadable: records that may be rejected.
-        accepted_s: time of each record's acceptance.
         ahead: acceptances of unprocessed records.
         afterwards: work on records accepted long before.
     """
@@ -246,14 +243,11 @@ class Trace:
     """Observations of a server while instances of a program work; see :meth:`~groupcoord.testing.ServerThread.watch`.
 
     Attributes:
-        events: the latest events.
-        seats: knowledge by instance.
         processed: how often each record was written to the output (without one: sent), by partition and offset.
         first_work_s: time of the first processed record by partition.
         ahead: commits beyond processed records.
         backward: commits that went back.
         trespasses: late work on revoked partitions that others own; without an output, reads.
-        shared: records of a share group.
     """
 
     def __init__(

@@ -90,7 +90,6 @@ class Crew:
             self._turns.learn(core, step, form, turn)
 
     def look(self, asked: Sequence[tuple[int, int]]) -> None:
-        """Check what clients see of coordinator states: see :meth:`.Turns.check_seen`."""
         orders = [("look", *self._place(core), None, self._turns.forms[form]) for core, form in asked]
         for key, (_, outcome) in zip(asked, self._outcomes(orders), strict=True):
             self._turns.seen[key] = outcome
@@ -160,8 +159,6 @@ class Level:
     """Totals after a number of steps.
 
     Attributes:
-        new: states first reached at this depth.
-        states: states so far.
         transitions: distinct steps so far.
         is_whole: every history of this length was examined.
     """
@@ -334,7 +331,6 @@ class _Search:
     # ------------------------------------------------------------ what can happen next
 
     def _steps(self, core: int, forms: tuple[int, ...]) -> list[tuple[Step, int]]:
-        """Return the possible steps with the index of their process, or -1."""
         found: list[tuple[Step, int]] = []
         for place, form in enumerate(forms):
             first = self._first[place]
@@ -486,7 +482,6 @@ class _Search:
             owned |= claims
 
     def _claims_of(self, form: int) -> Iterator[tuple[Any, int]]:
-        """Yield generation and partitions that a classic client believes it owns."""
         place, _, _, _, epoch, owned, *_ = self.turns.forms[form]
         if self._scope.processes[place].protocol == "classic":
             yield from ((epoch, index) for index in owned or ())
@@ -494,7 +489,6 @@ class _Search:
     # ------------------------------------------------------------ the way there
 
     def violation(self, number: int, step: Step, place: int, broken: BrokenLaw) -> Violation:
-        """Return the history that leads to a state and breaks a law with the next step."""
         way = [(number, step, place)]
         while way[-1][0]:
             way.append(self._came_from[way[-1][0]])

@@ -21,18 +21,12 @@ EPOCHS_MAX = 4
 """Distance of an epoch from the group's at which it counts as foreign."""
 
 FOREIGN = 2**30
-"""Prefix of foreign epochs."""
-
 Form = tuple[Any, ...]
 
 
 class View(NamedTuple):
-    """Names that a coordinator has for clients.
-
-    Attributes:
-        ids: member ids in the order of its state.
-        tokens: tokens of waiting requests in that order.
-        epoch: newest epoch of the group.
+    """Names that a coordinator has for clients: member ids and tokens of waiting requests in the order of its state,
+    and the newest epoch.
     """
 
     ids: tuple[str, ...]
@@ -61,7 +55,6 @@ class Labels(Names):
         return self.tokens.setdefault(token, len(self.tokens))
 
     def assignment(self, data: bytes, epoch: int) -> Any:
-        """Return generation (relative to the group's) and partitions of an assignment."""
         generation_id, owned = _share(data)
         return (None if generation_id is None else generation_id - epoch), owned
 
@@ -141,8 +134,6 @@ ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyTyp
         StreamsMember: {**_OF_MEMBERS, "owned": _PLAIN, "told": _PLAIN, "news": _PLAIN},
     }
 )
-"""Variable attributes of each class, with their conversions into a form and back."""
-
 _RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingProxyType(
     {
         kind: [(place, ways) for place, ways in enumerate(attributes.values(), 1) if ways in (_EPOCH, _ID, _IDS)]
@@ -159,7 +150,6 @@ def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
 
 
 def renamed(kind: type, form: Form, before: View, after: View) -> Form:
-    """Return the form of an unaffected consumer after a change of names."""
     found = list(form)
     if form[0] != NOBODYS:
         token = before.tokens[form[0]]

@@ -87,7 +87,6 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Step:
-        """Parse a step."""
         word, *given = text.split() or ("",)
         if word not in WORDS:
             raise HistoryError(f"{text!r}: unknown word {word!r}; there are {', '.join(WORDS)}")
@@ -99,7 +98,6 @@ class Step(NamedTuple):
 
 
 def refusal(name: str | int | None) -> LogStoreError:
-    """Return the exception of a failed append; None stands for NOT_ENOUGH_REPLICAS."""
     return REFUSALS[str(name) if name is not None else "NOT_ENOUGH_REPLICAS"]("refused in this history")
 
 
@@ -157,7 +155,6 @@ class Process:
     Attributes:
         name: name in steps, and client id.
         protocol: ``group.protocol``.
-        instance_id: instance id (KIP-345), or None.
         options: further attributes of its consumers, such as ``rebalance_timeout_ms`` or ``gives_back``.
     """
 
@@ -205,11 +202,9 @@ class Scope:
     """Scope of histories.
 
     Attributes:
-        processes: the processes.
         log_is_late: appends wait for a step; otherwise they are written at once.
         settings: settings of the coordinator that differ from :data:`SETTINGS`, by Kafka's keys.
         topics: initial partition counts by name.
-        group_id: the group.
         step_ms: default duration of ``time``.
         words: types of steps to explore, in addition to ``start``, ``go`` and ``ack``.
         also: further steps to explore, without a process: ``commit`` (by a client that is no member), ``time 60000``,
@@ -322,7 +317,6 @@ class Trace:
 
 
 def steps_of(lines: Iterable[str]) -> tuple[Step, ...]:
-    """Parse steps, one in each line or several separated by commas."""
     return tuple(Step.of(text) for line in lines for text in line.split(","))
 
 

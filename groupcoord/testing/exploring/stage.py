@@ -49,7 +49,6 @@ class Happening:
     """Visible effect of a step.
 
     Attributes:
-        at_ms: milliseconds since the Unix epoch.
         who: the process; empty for the log or other clients.
         what: ``sends``, ``receives``, or (of the log) ``is asked``.
         value: the request, the response or None, or the records.
@@ -306,7 +305,6 @@ class BrokenLaw:
     Attributes:
         step: number of the step, from 0.
         law: name of the check, such as ``check_tokens``.
-        message: its message.
     """
 
     step: int
@@ -323,7 +321,6 @@ class Played:
     """Result of a played history.
 
     Attributes:
-        happenings: requests, responses, and records for the log.
         broken: the first broken law, which ended the play, or None.
     """
 
@@ -373,7 +370,7 @@ def play(
 
 
 def law_of(error: BaseException) -> str:
-    """Return the name of the law of an exception: the innermost check that raised it, or else the raising function."""
+    """Return the innermost check that raised an exception, or else the raising function."""
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     checks = [name for name in names if name.startswith("check")]
     return checks[-1] if checks else next((name for name in reversed(names) if name != "require"), "")

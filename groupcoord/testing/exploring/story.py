@@ -66,7 +66,6 @@ class Story:
 
 
 def tell_story(trace: Trace, **options: Any) -> Story:
-    """Play a history and return its story."""
     states: list[tuple[int, str]] = []
 
     def watch(stage: Stage, number: int) -> None:
@@ -175,7 +174,7 @@ def _in_words(seen: Line) -> str:
 
 
 def diagram(story: Story) -> Html:
-    """Return a story as a sequence diagram with a lane for each process, the coordinator and the log."""
+    """Return a sequence diagram with a lane for each process, the coordinator and the log."""
     lanes = {name: _LEFT + _LANE * number for number, name in enumerate(story.processes)}
     coordinator = _LEFT + _LANE * max(len(lanes) - 1, 0) + _TOLD
     log = coordinator + _WRITTEN

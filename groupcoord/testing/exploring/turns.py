@@ -73,7 +73,6 @@ class Turn:
     """Result of a step.
 
     Attributes:
-        core: number of the new coordinator state.
         form: number of the new form of the acting client; 0 if it is gone.
         is_quiet: other clients are unaffected.
         answers: responses to other clients, by number of the token.
@@ -135,7 +134,6 @@ class Turns:
         keys: fingerprints of the states.
         forms: the forms with the index of their process; the first stands for none.
         seen: broken law or None, by coordinator state and form.
-        steps: number of computed steps.
     """
 
     def __init__(
@@ -299,7 +297,6 @@ class Turns:
     # ------------------------------------------------------------ steps
 
     def _do(self, core: Core, step: Step, form: int) -> tuple[Consumer | None, dict[int, Sent]]:
-        """Take a step in a state; return the acting client and the requests that waited."""
         stage = self._stage
         self._put(core)
         fleet = stage.fleet
@@ -323,7 +320,6 @@ class Turns:
         return consumer_of(self.scope.processes[place], self.scope.group_id, form, view, new_id)
 
     def turn(self, number: int, step: Step, form: int) -> Turn:
-        """Return the result of a step."""
         found = self._turns.get((number, step, form))
         if found is None:
             try:
@@ -344,7 +340,7 @@ class Turns:
         return (number, step, form) in self._turns
 
     def _log_to_start_on(self, core: Core, step: Step) -> Log | None:
-        """Return the log that determines the state of a starting coordinator.
+        """Return the log that alone determines the state of a starting coordinator.
 
         None if no coordinator starts, or the state also depends on time, topics, an unknown store, or the number of
         appends (a streams group whose process continues).
@@ -417,7 +413,6 @@ class Turns:
         return self.number_of((place, *form_of(consumer, token, view)))
 
     def beside(self, turn: Turn, form: int) -> int:
-        """Return the number of another client's form after a turn."""
         if not form or turn.is_quiet:
             return form
         number = turn.others.get(form)
@@ -498,7 +493,6 @@ class Turns:
 
 
 def _records_in(log_store: Any) -> Log | None:
-    """Return the records of a log store in memory; None for another store."""
     if type(log_store) is not MemoryLogStore:
         return None
     return tuple([entry.record for entry in log_store._logs.get(LOG_PARTITION, ())])

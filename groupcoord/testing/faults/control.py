@@ -25,15 +25,7 @@ from groupcoord.testing.faults.rules import Action, Call, Rule, Rules, Where, er
 
 
 class AcquiredRange(NamedTuple):
-    """Consecutive records that a member of a share group has acquired.
-
-    Attributes:
-        topic, partition: the partition.
-        first, last: offsets, both inclusive.
-        member_id: the member.
-        delivery_count: number of deliveries.
-        locked_until_ms: expiry of the lock, by the server's clock.
-    """
+    """Consecutive records that a member of a share group has acquired; ``first`` and ``last`` are inclusive offsets."""
 
     topic: str
     partition: int
@@ -48,7 +40,6 @@ class SharedRecords(NamedTuple):
     """Progress of a share group in a partition that its members read.
 
     Attributes:
-        topic, partition: the partition.
         start_offset: offset before which all records are finished.
         acquired, available, finished: numbers of records from ``start_offset`` on in these states.
     """
@@ -339,7 +330,6 @@ class Control:
         return self.leader(OFFSETS_TOPIC, self.broker.coordinator.partition_of(group_id))
 
     def coordinating(self, group_id: str) -> Broker:
-        """Return the broker that coordinates a group."""
         node_id = self.coordinator(group_id)
         if node_id not in self._servers.running:
             raise NoSuchNodeError(f"node {node_id}, which coordinates group {group_id!r}, does not run")
@@ -449,7 +439,6 @@ class Control:
         return sum(entry.last - entry.first + 1 for entry in held)
 
     def _led(self, group_id: str) -> list[tuple[Broker, LedPartition]]:
-        """Return the share-partitions of a group and their leaders, by topic and partition."""
         led = [(broker, each) for broker in self._brokers for each in broker.share_requests.partitions.all()]
         own = [(broker, each) for broker, each in led if each.key.group_id == group_id]
         return sorted(own, key=lambda found: (found[1].topic.name, found[1].key.partition))

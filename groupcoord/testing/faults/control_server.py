@@ -80,12 +80,8 @@ class Observer:
         since: int = 0,
         limit: int = 100,
     ) -> Any:
-        """Return the last requests that match all given conditions, oldest first.
-
-        Args:
-            node: the node that received it.
-            since: only requests with a larger ``number``.
-            limit: largest number of results, up to 1,000.
+        """Return the last requests that match all given conditions, oldest first, with numbers
+        larger than ``since``.
         """
         if not 0 <= limit <= REQUESTS_MAX:
             raise BadArgumentsError(f"limit must be from 0 to {REQUESTS_MAX}, not {limit}")

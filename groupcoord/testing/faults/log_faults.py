@@ -68,7 +68,6 @@ class LogFaults:
             broker.coordinator.log_store = self._store
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Fail the next appends, one with each of ``errors``, even while others are held."""
         self._around_the_log().fail_next(*errors)
 
     def hold(self) -> None:

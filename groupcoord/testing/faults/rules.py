@@ -66,10 +66,7 @@ class Call:
 
     Attributes:
         api: Kafka's name of the API, such as ``OffsetCommit``.
-        version: version of the request.
-        client_id: client id.
         client_host: host in Kafka's form: ``/127.0.0.1``.
-        principal: authenticated principal.
         node_id: the node that received it.
     """
 
@@ -332,12 +329,6 @@ class Rule:
         after: apply it after the request was handled, before the response is sent.
         node: only requests to this node; None for all.
         effect: description of the action after the name of the API: ``fails with NOT_COORDINATOR``.
-
-    Attributes:
-        count: number of requests that it applied to.
-        is_over: it applies to no more requests.
-        has_failed: a function of the test raised.
-        on_met: called after each request that the rule is tried on, or None.
     """
 
     def __init__(
@@ -403,11 +394,7 @@ class Rule:
 
 
 class Rules:
-    """Rules of a server, applied in the order of their creation.
-
-    Attributes:
-        errors: exceptions of test functions, not raised yet.
-    """
+    """Rules of a server, applied in the order of their creation. ``errors`` of test functions were not raised yet."""
 
     def __init__(self) -> None:
         self.errors: list[FaultFunctionError] = []
@@ -515,7 +502,6 @@ class RuleFollower:
     # ------------------------------------------------------------ handling of a call
 
     def go_on(self, call: Call) -> None:
-        """Continue a call until a rule decides or it has to wait."""
         if self._is_taken(call):
             return
         if call.response is None:

@@ -26,8 +26,7 @@ WAIT_TIMEOUT_S = 30.0
 class EndOfLoop:
     """Calls a function when the event loop of this thread ends, if one runs.
 
-    ``asyncio.run`` cancels remaining tasks and waits for them: a stopping client would wait forever for a held
-    response.
+    ``asyncio.run`` waits for cancelled tasks: a stopping client would wait forever for a held response.
     """
 
     def __init__(self, function: Callable[[], object]) -> None:

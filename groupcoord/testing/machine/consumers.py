@@ -56,10 +56,7 @@ class Consumer(ABC):
     """Client that follows its protocol in requests and reactions, without I/O.
 
     Attributes:
-        name: its client id.
-        instance_id: id of a static member (KIP-345), or None.
         member_id: its member id; empty before it has one.
-        phase: its progress in the protocol.
         is_waiting: it has a request in flight, and sends no other.
         is_alive: it has neither died, left nor been fenced.
     """
@@ -77,12 +74,10 @@ class Consumer(ABC):
         """Return the next request; with ``commits`` a commit in place of a heartbeat."""
 
     @abstractmethod
-    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
-        """Return a commit with this consumer's ids."""
+    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit: ...
 
     @abstractmethod
-    def leave_request(self) -> Request:
-        """Return the request to leave."""
+    def leave_request(self) -> Request: ...
 
     @abstractmethod
     def restarted(self, **changes: Any) -> Self:
@@ -110,9 +105,6 @@ class ClassicConsumer(Consumer):
     """Consumer of the classic protocol: joins, syncs, sends heartbeats, and as leader assigns the topic ``orders``.
 
     Attributes:
-        protocols: its assignors in order of preference.
-        protocol_type: ``consumer``, or another type.
-        metadata: its metadata for each protocol.
         asks_for_id: it joins with a member id from the coordinator (KIP-394).
         skips_assignment: as a returning static leader it may skip the assignment (KIP-814).
         tag: marks the assignments that it makes.
@@ -185,7 +177,7 @@ class ClassicConsumer(Consumer):
         """Do nothing: the coordinator does not know assignments of the classic protocol."""
 
     def behave(self) -> None:
-        """Do nothing: the consumer already follows its protocol."""
+        """Do nothing: the consumer follows its protocol already."""
 
     def restarted(self, **changes: Any) -> Self:
         restarted = evolve(self, name=f"{self.name}+", member_id="", generation_id=-1, is_alive=True, **changes)
@@ -257,13 +249,13 @@ class ClassicConsumer(Consumer):
 
 
 def encode_share(generation_id: int, partitions: Iterable[int], tag: str = "") -> bytes:
-    """Return partitions of ``orders`` as an assignment, with generation and tag as topics that do not exist."""
+    """Return an assignment of partitions of ``orders``, with generation and tag as topics that do not exist."""
     marks = [TopicPartition(GENERATION_MARK, generation_id), *([TopicPartition(tag, 0)] if tag else [])]
     return encode_assignment(Assignment((*(TopicPartition(TOPIC, index) for index in partitions), *marks)))
 
 
 def decode_share(assignment: bytes) -> tuple[int | None, frozenset[int]]:
-    """Return generation and partitions of ``orders`` of an assignment; the generation is None if no member made it."""
+    """Return generation and partitions of an assignment of ``orders``; the generation is None if no member made it."""
     if not assignment:
         return None, frozenset()
     shares = decode_assignment(assignment).partitions
@@ -278,7 +270,6 @@ class Sent:
     """Sent request with its response.
 
     Attributes:
-        consumer: the sender, or None.
         member_id: member id created for this request, otherwise that of the request.
         answers: the response, once there is one, or None if Kafka never responds.
     """
@@ -325,12 +316,7 @@ class Sent:
 
 
 class Fleet:
-    """Clients of a coordinator: delivers requests and responses.
-
-    Attributes:
-        consumers: all consumers ever started.
-        outstanding: requests without a response by token.
-    """
+    """Clients of a coordinator: delivers requests and responses."""
 
     def __init__(
         self,
@@ -386,7 +372,6 @@ class Fleet:
         return [c for c in later if (c.group_id, c.instance_id) == (consumer.group_id, consumer.instance_id)]
 
     def ready(self, *phases: str) -> list[Consumer]:
-        """Return the live consumers without a request in flight, in these phases or in any."""
         return [
             consumer
             for consumer in self.consumers

@@ -86,7 +86,6 @@ class AssignedMember(Consumer):
         return restarted
 
     def receive(self, response: Response | None) -> None:
-        """Process the response of the last request, or None for a lost one."""
         self.is_waiting = False
         errors = set() if response is None else set(errors_in(response))
         if isinstance(response, HEARTBEAT_RESPONSES) and not errors:
@@ -100,8 +99,7 @@ class AssignedMember(Consumer):
             self.lose_answer()
 
     @abstractmethod
-    def follow(self, response: Any) -> None:
-        """Apply a heartbeat response without an error."""
+    def follow(self, response: Any) -> None: ...
 
     def lose_answer(self) -> None:
         """Reset what the coordinator is known to have, so that the next heartbeat has all fields."""
@@ -112,11 +110,7 @@ class Kip848Consumer(AssignedMember):
     """Consumer of a consumer group (KIP-848), which sends changed fields only.
 
     Attributes:
-        topics: subscribed topics.
-        regex: subscribed regular expression, or empty.
-        assignor: requested assignor, or None.
         gives_back: most partitions revoked per heartbeat; None for all at once.
-        owned: its partitions by topic id.
         assigned: assigned partitions; it still has to revoke the other owned ones.
         told: owned partitions that the coordinator knows; None requires a full heartbeat.
         asked: topics and expression sent last.
@@ -265,8 +259,7 @@ class ModernMember(AssignedMember):
         self.take(response)
 
     @abstractmethod
-    def take(self, answer: Any) -> None:
-        """Apply the assignment of a heartbeat response."""
+    def take(self, answer: Any) -> None: ...
 
     def behave(self) -> None:
         """Do nothing: the member already follows its protocol."""

@@ -129,10 +129,7 @@ class World:
     :meth:`crash_log_store`, :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
 
     Attributes:
-        config: the coordinator's settings.
-        coordinator: the present coordinator.
         store: its log store, with faults around it.
-        clock: its clock.
         topics: the topics of the cluster.
         fleet: the clients and their requests in flight.
         acknowledged: acknowledged commits.

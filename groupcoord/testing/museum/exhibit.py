@@ -36,8 +36,6 @@ class Plant:
     """Bug as the replacement of one function of this package.
 
     Attributes:
-        module: dotted name of the module.
-        function: qualified name of the function or method.
         source: the function with the bug, with the module's globals. A keyword-only parameter ``original`` receives the
             correct function.
     """
@@ -59,14 +57,9 @@ class Exhibit:
     Attributes:
         number: rank by damage and fame.
         id: name of the best known report.
-        title: short description.
-        room: subject.
         versions: affected versions, as far as reported.
-        references: reports.
-        story: the defect.
         history: the steps that trigger it.
         loses: the damage for users.
-        law: the violated rule.
         plant: the bug in this package, or None.
         absent: why this package can't have the bug.
         play: a history, as for :meth:`~groupcoord.testing.exploring.scope.Trace.of`, that breaks a law only with the
@@ -180,8 +173,6 @@ class Hunt:
         searcher: search method, one of :data:`SEARCHERS`.
         found: message of the violation, or None.
         is_law: a law was broken, rather than another failure.
-        cpu_s: CPU seconds used.
-        histories: number of histories.
     """
 
     searcher: str
@@ -196,7 +187,6 @@ class TaskFailedError(GroupcoordError):
 
 
 def in_a_process(task: str, shown: Exhibit, *options: str, is_planted: bool) -> Any:
-    """Run one task of ``python -m groupcoord.testing.museum.hunting`` in a new process."""
     words = [task, shown.id, "planted" if is_planted else "shipping", *options]
     command = [sys.executable, "-P", "-m", "groupcoord.testing.museum.hunting", *words]
     paths = [str(Path(groupcoord.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
