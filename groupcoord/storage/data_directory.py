@@ -1,8 +1,8 @@
 """Data directory in Kafka's layout: a folder for each partition, and the lock against other stores and JVM brokers.
 
 Two locks are held. ``flock`` on the directory itself excludes other stores, also of this process, whichever files are
-deleted in it. A POSIX lock on the file ``.lock`` excludes a JVM broker, which neither sees nor respects ``flock``.
-Deleting that file lets a broker in, as with two brokers; it is created again as soon as that is noticed.
+deleted in it. A POSIX lock on the file ``.lock`` excludes a JVM broker, which does not respect ``flock``. Deleting that
+file lets a broker in; it is created again as soon as that is noticed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DirectoryLock:
     def __init__(self, directory: Path, *, against_brokers: bool = True) -> None:
         self._directory = directory
         self._against_brokers = against_brokers
-        self._descriptors: list[int] = []  # of the directory, if it can be locked, and then of the file
+        self._descriptors: list[int] = []  # of the directory, if it can be locked, and of the file
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._locks_directory = self._lock_directory()
@@ -78,7 +78,7 @@ class DirectoryLock:
         try:
             if self._is_own_file():
                 return True
-            # Without a lock on the directory another store may have locked a new file already.
+            # Another store may have locked a new file already.
             if not self._locks_directory or not _is_same(self._directory, self._descriptors[0]):
                 return False
             descriptor = self._locked_file()
@@ -111,7 +111,7 @@ class DirectoryLock:
         return True
 
     def _locked_file(self) -> int:
-        # The file stays when the lock is released: deleting it could take the lock from under another process.
+        # The file stays when the lock is released: another process may have locked it.
         descriptor = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if not self._locks_directory:
@@ -135,7 +135,7 @@ def _is_same(path: Path, descriptor: int) -> bool:
 
 
 OWN_CLEAN_SHUTDOWN_FILE = ".groupcoord_cleanshutdown"
-"""Marks a clean shutdown. Kafka's own file would promise a broker more files than are written here."""
+"""Marks a clean shutdown. Kafka's own file promises a broker more files than are written here."""
 
 NAME_LENGTH_MAX = 255
 """Longest name of a file, in bytes."""
@@ -167,10 +167,10 @@ class DataDirectory:
     def __init__(self, path: Path, *, descriptors_max: int) -> None:
         self.path = path
         self.files = OpenFiles(descriptors_max)
-        # A broker that used the directory since does not know our file, so only its own file counts there.
+        # A broker that used the directory since does not know our file.
         note = CLEAN_SHUTDOWN_FILE if (path / BROKER_FILE).exists() else OWN_CLEAN_SHUTDOWN_FILE
         self.was_clean = (path / note).exists()
-        # Read once: a crash from here on must not look like a clean shutdown.
+        # A crash from here on must not look like a clean shutdown.
         forget_clean_shutdown(path)
         (path / OWN_CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
         self._start_offsets = read_offset_checkpoint(path / START_OFFSET_FILE)
@@ -212,11 +212,10 @@ class DataDirectory:
         for index in self.partitions().get(topic, ()):
             folder = self.path / f"{topic}-{index}"
             try:
-                # Renamed first, as in Kafka: what a crash leaves is deleted by the next start, also by a broker's.
+                # Renamed first, as in Kafka: the next start deletes what a crash leaves, also a broker's.
                 shutil.rmtree(folder.rename(folder.with_name(_deleted_name(folder.name))))
             except OSError as error:
                 logger.error("%s can't be deleted: %s", folder, error)
-        # A new topic of the same name must not begin at the old offset.
         if any(name == topic for name, _ in self._start_offsets):
             left = {key: offset for key, offset in self._start_offsets.items() if key[0] != topic}
             try:

@@ -48,11 +48,11 @@ def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secr
     Raises:
         OSError: it can't be written; the old file is unchanged.
     """
-    # In the same folder: a rename is atomic only within a file system.
+    # A rename is atomic only within a file system.
     temporary = path.with_name(path.name + ".tmp")
     try:
         if is_secret:
-            temporary.unlink(missing_ok=True)  # a file left by a crash may be readable by others
+            temporary.unlink(missing_ok=True)  # one left by a crash may be readable by others
         with open(temporary, "wb", opener=partial(os.open, mode=0o600) if is_secret else None) as file:
             file.write(content)
             if is_durable:
@@ -61,12 +61,12 @@ def replace_file(path: Path, content: bytes, *, is_durable: bool = True, is_secr
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
-            temporary.unlink()  # free its space, which may be the last
+            temporary.unlink()
         raise
 
 
 READING = os.O_RDONLY | os.O_CLOEXEC
-# O_APPEND: a write after a truncation by another descriptor lands at the end.
+# O_APPEND: a write after another descriptor's truncation lands at the end.
 WRITING = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -74,13 +74,13 @@ class OpenFiles:
     """Descriptors by path; the least recently used one is closed when a file is opened beyond the limit.
 
     Attributes:
-        closed_count: how many files were closed so far. A descriptor stays valid while it does not change.
+        closed_count: how many files were closed. A descriptor stays valid while it does not change.
     """
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self.closed_count = 0
-        self._descriptors: OrderedDict[str, tuple[int, bool]] = OrderedDict()  # with whether it is writable
+        self._descriptors: OrderedDict[str, tuple[int, bool]] = OrderedDict()  # and whether it is writable
 
     def reading(self, path: str) -> int:
         found = self._descriptors.get(path)
@@ -95,7 +95,7 @@ class OpenFiles:
         if found is not None and found[1]:
             self._descriptors.move_to_end(path)
             return found[0]
-        # A file has one descriptor: one for reading is replaced.
+        # One for reading is replaced.
         self.close(path)
         return self._open(path, WRITING | os.O_CREAT if creates else WRITING)
 
@@ -125,7 +125,7 @@ def partition_folder(directory: Path, partition: int) -> Path:
 
 
 def list_partitions(directory: Path) -> list[int]:
-    """Return the numbers of the partitions of ``__consumer_offsets`` that have a folder, in order."""
+    """Return the partitions of ``__consumer_offsets`` that have a folder, in order."""
     matches = (_PARTITION_FOLDER.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[1]) for match in matches if match)
 
@@ -133,7 +133,7 @@ def list_partitions(directory: Path) -> list[int]:
 def found_in_some(
     look: Callable[[PathT], FoundT], paths: Iterable[PathT], nothing_there: type[Exception]
 ) -> list[FoundT]:
-    """Return what each of several directories holds; some of them may hold nothing.
+    """Return what each of several directories holds; some may hold nothing.
 
     ``look`` returns the content of one, or raises ``nothing_there``, which is raised if all are empty.
     """
@@ -181,7 +181,7 @@ def read_topic_id(folder: Path) -> UUID | None:
 
 
 def new_topic_id() -> UUID:
-    """Return a random id with a text that does not start with a dash, which tools would take for an option."""
+    """Return a random id whose text does not start with a dash, which tools would take for an option."""
     while True:
         topic_id = uuid4()
         if not topic_id_text(topic_id).startswith("-"):
@@ -200,7 +200,6 @@ def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
 
 def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]]) -> None:
     lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries), ""]
-    # Not synced: the batches hold the epochs, too.
     replace_file(folder / LEADER_EPOCH_FILE, "\n".join(lines).encode(), is_durable=False)
 
 
@@ -227,7 +226,7 @@ def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
 def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
     """Return the offsets in one of Kafka's offset checkpoint files by topic and partition; empty without a file."""
     try:
-        # Version and count are not checked: such files are replaced atomically.
+        # Not validated: such files are replaced atomically.
         matches = _CHECKPOINT_LINE.findall(read_text(path, "ascii"))
     except (OSError, UnicodeDecodeError):
         return {}

@@ -1,10 +1,7 @@
 """Logs of all topics by topic id, and the logs of ``__consumer_offsets`` for its consumers.
 
-A topic that is deleted and created again starts empty.
-
-A store that keeps its log as batches serves its own logs (:class:`ServingStore`): a batch is written once and visible
-at once. For any other store (in memory, in a database) a partition that is consumed is copied into a log in memory, and
-the copy follows each append. Usually nothing is consumed and nothing is copied.
+A store that keeps its log as batches serves its own logs (:class:`ServingStore`). For any other store (in memory, in a
+database) a partition that is consumed is copied into a log in memory, which follows each append.
 """
 
 from __future__ import annotations
@@ -36,8 +33,6 @@ COMPACTION_BUDGET = 500
 """Batches and records that are compacted without yielding, which takes one or two milliseconds."""
 
 CHECKED_AT_ONCE = 10
-"""Logs that one call of :meth:`TopicLogs.check_some` checks."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -91,7 +86,7 @@ class TopicLogs:
         report: Callable[[str, str], None] = lambda kind, line: logger.error("%s", line),
     ) -> None:
         self.memory = LogMemory(memory_bytes_max)
-        # Topics of the server itself must not fail because users' topics are large.
+        # Topics of the server must not fail because users' topics are large.
         self._internal_memory = LogMemory(INT64_MAX)
         self.report = report
         self._directory = directory
@@ -111,7 +106,7 @@ class TopicLogs:
         if log is None:
             return self._new_log(topic, partition_index)
         if log.failure is not None:
-            # A failed log is opened again from its files by the next request that needs it.
+            # Opened again from its files.
             self._drop(topic, partition_index, log)
             return self._new_log(topic, partition_index)
         return log
@@ -127,7 +122,6 @@ class TopicLogs:
         if not folder.path.exists():
             return LEADER_EPOCH
         with suppress(OSError, FailedLogError):
-            # After a crash the file may name epochs of truncated batches.
             epochs = folder.leader_epochs() if self._directory.was_clean else []
             return epochs[-1][0] if epochs else self.log(topic, partition_index).leader_epoch
         return None
@@ -141,7 +135,7 @@ class TopicLogs:
         try:
             memory.take(LOG_BYTES)
         except RefusedBatchError:
-            # Appends to it fail with POLICY_VIOLATION. It is not kept, so freed memory counts at once.
+            # Appends fail with POLICY_VIOLATION. It is not kept, so freed memory counts at once.
             return PartitionLog(LogMemory(0))
         log = self._logs.setdefault(topic.topic_id, {})[partition_index] = PartitionLog(memory)
         return log
@@ -157,7 +151,7 @@ class TopicLogs:
 
         partition = topic.topic_id, partition_index
         failure = self._failures.get(partition)
-        # Opening a broken log reads files. Clients retry within milliseconds, so it is tried once per interval.
+        # Opening reads files, and clients retry within milliseconds.
         if failure is not None and self._now_ms() < failure.retry_ms:
             raise failure.error
         acknowledged = NOTHING_ACKNOWLEDGED if failure is None else failure.acknowledged
@@ -174,7 +168,6 @@ class TopicLogs:
                     acknowledged=acknowledged,
                     report=self.report,
                 )
-                # After a failure the files are unknown even if the last shutdown was clean.
                 log.open(is_clean=directory.was_clean and failure is None)
             except (OSError, ValueError, LogStoreError) as error:
                 memory.give_back(LOG_BYTES)
@@ -221,7 +214,6 @@ class TopicLogs:
         """Check that the files of some logs are as they were left; the next call checks others."""
         if not self._to_check:
             self._to_check = [(topic_id, index) for topic_id, logs in self._logs.items() for index in logs]
-        # Each check looks at every file by name, so a call checks few logs.
         checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
         for topic_id, index in checked:
             log = self._logs.get(topic_id, {}).get(index)
@@ -237,7 +229,7 @@ class TopicLogs:
         self, topics: Callable[[], Iterable[tuple[NamedTopic, TopicLogSettings]]], now_ms: int, budget: int
     ) -> bool:
         """Compact the dirtiest log a little further; return False if all logs are clean enough."""
-        # The cleaner's modules are imported with the first compacted topic, which most servers never have.
+        # Imported with the first compacted topic, which most servers never have.
         if self._cleaner is None and not any(topics()):
             return False
         from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError
@@ -292,8 +284,8 @@ class TopicLogs:
     def close(self, *, is_whole: bool = True) -> None:
         """Close all files. The logs can't be used any more.
 
-        Unless all logs with files were opened (``is_whole``), this shutdown is clean only if the last was.
-        An OSError means that the state for the next start can't be written.
+        Unless all logs with files were opened (``is_whole``), this shutdown is clean only if the last was. An OSError
+        means that the state for the next start can't be written.
         """
         if self._directory is None:
             return
@@ -316,7 +308,7 @@ def _take_log_bytes(memory: LogMemory) -> None:
 
 
 COPIED_AT_ONCE = 10_000
-"""Records that are copied without yielding. Requests meanwhile fail with a retriable error."""
+"""Records that are copied without yielding."""
 
 BATCH_RECORDS = 1_000
 """Most records in a batch of a copy."""
@@ -358,7 +350,7 @@ class CopiedLogs:
         self._store = store
         self._memory = LogMemory(memory_bytes_max)
         self._copies: dict[int, PartitionLog] = {}
-        self._stale: set[int] = set()  # partitions with incomplete copies
+        self._stale: set[int] = set()  # with incomplete copies
 
     def log(self, partition: int) -> PartitionLog:
         from groupcoord.storage.log.memory_log import PartitionLog
@@ -383,7 +375,7 @@ class CopiedLogs:
         copy = self._copies.get(partition)
         if copy is not None:
             self._stale.add(partition)
-            # Without a waiting fetch the copy grows with the next read.
+            # Without a waiting fetch the next read copies.
             if copy.watchers:
                 with suppress(FailedLogError):  # its readers get the error
                     self._catch_up(partition, copy)
@@ -405,7 +397,6 @@ class CopiedLogs:
             self._add(run, copy)
         if found:
             copy.end_offset = found[-1].offset + 1
-        # The reader comes again: clients retry LEADER_NOT_AVAILABLE.
         if len(found) == COPIED_AT_ONCE:
             return False
         self._stale.discard(partition)
@@ -420,7 +411,7 @@ class CopiedLogs:
         try:
             copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
         except RefusedBatchError:
-            # Memory is full: consumers get OFFSET_OUT_OF_RANGE for what the store still has.
+            # Consumers get OFFSET_OUT_OF_RANGE for what only the store still has.
             for other in self._copies.values():
                 other.delete_before(other.end_offset)
             copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
@@ -431,7 +422,7 @@ class UnservedLogError(FailedLogError):
 
 
 class UnservedLogs:
-    """Logs of a store that returns a log partition for one load and can't be read again."""
+    """Logs of a store that loads a log partition once and can't read it again."""
 
     def log(self, partition: int) -> PartitionLog:
         raise UnservedLogError(f"log partition {partition} is shared by several nodes, and read by groupcoord dump")

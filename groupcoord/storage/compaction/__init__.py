@@ -2,7 +2,7 @@
 
 Of the records with one key the last one counts. Transactional records count from their marker on, and those of an
 aborted transaction never. The rules are those of Kafka's log cleaner, except that tombstones and markers may be deleted
-at once: a load reads the whole log, and no follower can miss them (KIP-534).
+at once: a load reads the whole log (KIP-534).
 """
 
 from __future__ import annotations
@@ -40,23 +40,22 @@ class ReplacedRecords:
     def offsets(self) -> list[int]:
         """Return the offsets that may be deleted, in ascending order.
 
-        Delete in this order if you can't delete all in one transaction: then the rest is consistent after each
-        deletion. The last record of the log is never among them, because it marks the end. Records after the start of
-        an open transaction are not among them, and neither are records that only those replace.
+        If you can't delete all in one transaction, delete in this order: then the rest is always consistent. The last
+        record of the log is never among them, because it marks the end. Records after the start of an open transaction
+        are not among them, and neither are records that only those replace.
         """
         end = min((entries[0][0] for entries in self._open.values()), default=self._last_offset + 1)
         found = {offset for offset, cause in self._replaced if cause < end}
         found.update(offset for offset, is_tombstone in self._last.values() if is_tombstone and offset < end)
         for marker, written in self._ended:
-            # A marker may go once no record of its transaction needs it.
+            # A marker may be deleted once no record of its transaction needs it.
             if marker < end and found.issuperset(written):
                 found.add(marker)
         found.discard(self._last_offset)
         return sorted(found)
 
     def _count(self, offset: int, key: bytes, is_tombstone: bool) -> None:
-        # A transactional record counts from its marker on, so a record with a higher offset may have been counted
-        # before.
+        # A transactional record counts from its marker on, so a higher offset may have been counted before.
         last = self._last.get(key)
         if last is None or last[0] < offset:
             self._last[key] = (offset, is_tombstone)

@@ -16,7 +16,7 @@ from groupcoord.storage.files import CLEANER_OFFSET_FILE, read_offset_checkpoint
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 10_000
-"""Time before the next attempt after a disk error, because a full disk may be temporary."""
+"""Time before the next attempt after a disk error."""
 
 LogKey = tuple[str, int]
 """Topic and partition index."""
@@ -69,13 +69,12 @@ class Cleaner:
         self._running: _Running | None = None
 
     def step(self, logs: Callable[[], Logs], now_ms: int, budget: int) -> bool:
-        """Handle about ``budget`` batches and records of the dirtiest log, by the clock of the records; return whether
-        there is more to do now.
+        """Handle about ``budget`` batches and records of the dirtiest log; return whether there is more to do now.
 
-        ``logs`` returns the logs that may be compacted, when the next one is chosen. InterruptedSwapError means that a
-        log must be opened again.
+        ``logs`` returns the logs that may be compacted; ``now_ms`` is by the clock of the records. InterruptedSwapError
+        means that a log must be opened again.
         """
-        # Checked before each portion: between two of them a topic may be deleted or retention may delete segments.
+        # Meanwhile a topic may be deleted, or retention may delete segments.
         if self._running is not None and self._running.log.is_given_up:
             self.stop()
         if self._running is None:
@@ -90,14 +89,14 @@ class Cleaner:
                     self._running = None
                     self._finished(running)
                     return True
-                # The pass waits for an fsync or a reader: the time belongs to requests.
+                # The pass waits for an fsync or a reader.
                 if not done:
                     return True
                 budget -= done
         except (InvalidBatchError, OSError, LogStoreError) as error:
             logger.error("%s-%d can't be compacted: %s", *running.partition, error)
             self._running = None
-            # A corrupt segment stays corrupt, so the log is left alone until it has a new segment. A disk may recover.
+            # A corrupt log is left alone until it has a new segment. A disk may recover.
             if not isinstance(error, OSError):
                 self._stuck_at[running.partition] = _last_base(running.log)
                 return True
@@ -133,14 +132,13 @@ class Cleaner:
         return _Running(worst, log, first_dirty, compaction, compaction.run())
 
     def _first_dirty_of(self, partition: LogKey, log: CompactableLog) -> int:
-        # A checkpoint beyond the end belongs to an earlier log of the same name.
+        # The checkpoint may belong to an earlier log of the same name.
         first_dirty, bases = self._checkpoint.get(partition), log.bases()
         return first_dirty if not bases or bases[0] <= first_dirty <= bases[-1] else bases[0]
 
     def _finished(self, running: _Running) -> None:
         first_dirty = running.compaction.first_dirty
-        # Nothing could be compacted, for instance because of an open transaction. Without this note the same pass would
-        # begin at once.
+        # Nothing could be compacted, for instance because of an open transaction: don't repeat the pass at once.
         if first_dirty <= running.first_dirty:
             self._stuck_at[running.partition] = _last_base(running.log)
             return

@@ -53,7 +53,7 @@ class Rewrite(Protocol):
     """New segment that replaces some others."""
 
     def add(self, batch: Batch, kept: bytes | None) -> None:
-        """Add a batch of the old segments: ``kept`` is what stays of it, or None."""
+        """Add what stays of a batch of the old segments, or None."""
 
     def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
         """Replace the old segments, with the aborted transactions whose markers stay."""
@@ -82,7 +82,7 @@ def sync(path: Path) -> Work:
             thread.join(SYNC_POLL_S)
             yield 0
     finally:
-        # A closed pass still waits: nothing may be renamed under a running fsync.
+        # A closed pass still waits: nothing may be renamed during an fsync.
         thread.join()
     if errors:
         raise errors[0]
@@ -95,17 +95,17 @@ def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequence
     """
     if isinstance(log, SegmentLog):
         return _FileLog(log, settings, settings.segment_bytes, keeps_sequences=keeps_sequences)
-    # A merged segment in memory stays as small as others, so that a copy needs little memory.
+    # So that a copy needs little memory.
     return _MemoryLog(log, settings, SEGMENT_BYTES, keeps_sequences=keeps_sequences)
 
 
 class CompactableLog(ABC):
-    """Log as a compaction pass sees it. Every method but :meth:`dirtiness` may raise OSError and InvalidBatchError.
+    """Log as a compaction pass uses it. Methods except :meth:`dirtiness` may raise OSError and InvalidBatchError.
 
     Attributes:
         settings: when to compact and what may be dropped.
         segment_bytes: the largest segment that small ones are merged into.
-        is_given_up: True if segments or the log were deleted meanwhile: the pass must end.
+        is_given_up: True if segments or the log were deleted: the pass must end.
     """
 
     def __init__(
@@ -128,7 +128,6 @@ class CompactableLog(ABC):
     def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
         """Return the dirty part of the log, or None if it needs no compaction or must not be compacted."""
         groups = self._log.groups()
-        # The segment being written is never compacted.
         if len(groups) < 2:
             return None
         try:
@@ -141,7 +140,7 @@ class CompactableLog(ABC):
 
     def _limit(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> int:
         """Return the beginning of the first segment that may not be compacted yet."""
-        # Records of open transactions stay: these may still be aborted.
+        # Records of open transactions may still be aborted.
         limit = min(self._log.last_stable_offset, groups[-1][0].base_offset)
         lag_ms = self.settings.min_compaction_lag_ms
         # Source: LogCleanerManager.cleanableOffsets of Apache Kafka 4.4.
@@ -155,7 +154,7 @@ class CompactableLog(ABC):
         return max((group[0].base_offset for group in groups if group[0].base_offset <= limit), default=limit)
 
     def _is_overdue(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> bool:
-        # Avoids reading files of logs without this bound, which is the default.
+        # The default, for which no file is read.
         lag_ms = self.settings.max_compaction_lag_ms
         if lag_ms == INT64_MAX:
             return False
@@ -174,7 +173,7 @@ class CompactableLog(ABC):
 
     def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
         """Determine how far the log may be compacted from a segment on."""
-        # From here on deletions of segments end the pass, whose list of segments would be outdated.
+        # Deletions of segments end the pass from here on.
         self._log.compaction = self
         aborted: list[AbortedTransaction] = []
         for segment in list(self._log.segments):
@@ -186,7 +185,7 @@ class CompactableLog(ABC):
 
     def last_records(self) -> Mapping[int, LastRecord]:
         """Return what must stay for each producer."""
-        # The coordinator's own batches have no sequences, so those in __consumer_offsets need not stay.
+        # Batches of the coordinator have no sequences.
         return self._log.producers.last_records() if self._keeps_sequences else {}
 
     def rewrite(self, group: Sequence[int]) -> Rewrite:
@@ -228,8 +227,7 @@ class _MemoryLog(CompactableLog):
         found = []
         for segment in self._log.segments:
             assert isinstance(segment, MemorySegment)
-            # Segments in memory are bounded in batches, too. Counting a batch as its part of a segment keeps merged
-            # ones below both bounds.
+            # Segments in memory are bounded in batches, too; a batch counts as its part of a segment.
             size_bytes = max(segment.size_bytes, segment.batch_count * SEGMENT_BYTES // SEGMENT_BATCHES)
             found.append(Extent(segment.base_offset, size_bytes))
         return found
@@ -261,14 +259,14 @@ class _MemoryRewrite:
             # Compaction frees memory in the end, so it may use the reserve.
             self._new.append((kept,), len(kept), batch.next_offset, timestamp_ms, is_marker=True, base_offset=base)
         except RefusedBatchError as error:
-            # Like a full disk: the cleaner retries later, and the log is unchanged.
+            # Like a full disk: the cleaner retries later.
             raise OSError(errno.ENOMEM, error.reason) from error
 
     def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
         yield from ()
         new, self._new = self._new, None
         assert new is not None
-        # Also if the last records are dropped: the next segment begins there.
+        # Also if the last records are dropped.
         new.next_offset = self._old[-1].next_offset
         for transaction in aborted:
             new.add_aborted(transaction)
@@ -330,16 +328,16 @@ class _FileRewrite:
         """
         folder = self._log.folder.path
         self._file.flush()
-        # The order is Kafka's: contents first, then the name .swap, then the folder. Once the file has that name a
-        # crash finishes the swap; before, it is ignored.
+        # In Kafka's order: contents, name .swap, folder. From then on a crash finishes the swap; before, the file is
+        # ignored.
         yield from sync(self._cleaned)
         self._unfinished = self._cleaned.replace(swap_path(folder, self._group[0]))
         yield from sync(folder)
-        # A load reads the files by their names and would find half of each state.
+        # A load reads the files by their names.
         while self._log.reader_count > 0:
             yield 0
         self._unfinished = None
-        # Memory first: if renaming fails the log fails, and opening it again finishes the swap from the files.
+        # Memory first: if renaming fails, opening the log again finishes the swap.
         self._replace()
         try:
             finish_swap(folder, self._group)
@@ -348,8 +346,8 @@ class _FileRewrite:
             self._log.compaction_failed(interrupted)
             raise interrupted from error
         yield from sync(folder)
-        # Without these files the next start reads more, and fetches list fewer aborted transactions, none of which has
-        # records left.
+        # Without these files the next start reads more, and fetches list fewer aborted transactions, of which no
+        # records are left.
         with contextlib.suppress(OSError, FailedLogError):
             for transaction in aborted:
                 self._new.add_aborted(transaction)

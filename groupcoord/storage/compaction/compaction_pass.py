@@ -7,7 +7,7 @@ A pass is a generator that yields the amount of work done, so that it runs in sm
 3. Rewrite groups of segments that fit into one, without replaced records and aborted transactions, and swap each in.
 
 A transaction marker stays while a batch of its transaction existed at the beginning of a pass. A tombstone, and a
-marker whose transaction has no records left, first gets a delete horizon (KIP-534). A pass after that time drops it.
+marker whose transaction has no records left, first gets a delete horizon, after which a pass drops it (KIP-534).
 Sources: ``Cleaner`` and ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
 """
 
@@ -51,11 +51,10 @@ class CleanedTransactions:
         """Return whether a batch belongs to an aborted transaction or is a marker without a transaction; note the
         batch.
         """
-        # Aborted transactions become relevant at their first offset. The heap yields them in that order while batches
-        # are read once.
+        # In the order of their first offsets, as batches are read.
         while self._coming and self._coming[0][0] < batch.next_offset:
             _, transaction = heapq.heappop(self._coming)
-            # A producer has one open transaction at a time, so its id identifies the transaction.
+            # A producer has one open transaction at a time.
             self._aborted.setdefault(transaction.producer_id, transaction)
         if batch.is_control:
             return self._ends(batch)
@@ -64,15 +63,14 @@ class CleanedTransactions:
         return batch.is_transactional and batch.producer_id in self._aborted
 
     def _ends(self, batch: Batch) -> bool:
-        # An empty control batch is what an earlier pass left of a marker for its producer's last epoch.
+        # Left by an earlier pass for its producer's last epoch.
         if not batch.record_count:
             return True
         for _, _, key, value in batch.records():
             marker = decode_control(key or b"", value, batch.producer_id, batch.producer_epoch)
             if not isinstance(marker, TransactionMarker):
                 return False
-            # The marker stays while data of its transaction was in the log at the start of this pass: a consumer in the
-            # middle of it still needs the marker. It gets its horizon one pass later.
+            # A consumer in the middle of the transaction still needs its marker, which gets its horizon one pass later.
             was_seen = batch.producer_id in self._seen
             self._seen.discard(batch.producer_id)
             aborted = None if marker.committed else self._aborted.pop(batch.producer_id, None)
@@ -87,7 +85,7 @@ class CleanedTransactions:
 
 
 KEY_OVERHEAD_BYTES = 200
-"""Approximate cost of a key and its offset in a dict, in addition to the bytes of the key."""
+"""Approximate memory of a key and its offset in a dict, without the bytes of the key."""
 OFFSET_RANGE_MAX = 2**31 - 1
 PORTION_RECORDS = 500
 """Records of a batch after which a pass may pause."""
@@ -103,9 +101,9 @@ class CompactionPass:
         self._settings = log.settings
         self._now_ms = now_ms
         self._last_offsets: dict[bytes, int] = {}
-        self._end = first_dirty  # end of the range whose last offsets are known
+        self._end = first_dirty  # end of the range of ``_last_offsets``
         self._last_records: Mapping[int, LastRecord] = {}
-        # : Offsets below this one are compacted after the pass; unchanged if nothing could be done.
+        # Offsets below are compacted after the pass; unchanged if nothing could be done.
         self.first_dirty = first_dirty
 
     def run(self) -> Work:
@@ -117,20 +115,18 @@ class CompactionPass:
         bases = log.bases()
         dirty_base = max((base for base in bases if base <= self.first_dirty), default=bases[0])
         outlook = yield from log.outlook(dirty_base, self._now_ms)
-        # Only whole segments are compacted, so the limit is rounded down to one.
+        # Whole segments only.
         limit = max((base for base in bases if base <= outlook.limit), default=bases[0])
         if limit <= self.first_dirty:
             return
-        # Records are dropped in favour of later ones, which must survive a power failure first.
+        # The records that replace others must survive a power failure first.
         for base in bases[bases.index(dirty_base) :]:
             yield from log.make_durable(base)
         dirty = bases[bases.index(dirty_base) : bases.index(limit) + 1]
-        # The key pass starts in the dirty section. A transaction whose marker lies before it would never end, and later
-        # records of its producer would count as aborted.
+        # A transaction whose marker lies before the dirty section would never end in this pass.
         unread = [transaction for transaction in outlook.aborted if transaction.last_offset >= dirty_base]
         end = yield from self._note_keys(dirty, CleanedTransactions(unread))
         self._end = end
-        # The second pass reads from the start of the log and needs all of them again.
         transactions = CleanedTransactions(outlook.aborted)
         for group in self._groups(end):
             yield from self._compact(group, transactions)
@@ -144,29 +140,28 @@ class CompactionPass:
         used_bytes, end = 0, self.first_dirty
         for base, following in pairwise(bases):
             for batch in self._log.batches(base):
-                # With a full buffer the pass covers the part whose keys it knows. The next pass continues there, as in
-                # Kafka.
+                # With a full buffer the next pass continues here, as in Kafka.
                 if used_bytes > self._settings.dedupe_buffer_bytes:
                     return end
                 is_dropped = transactions.drops(batch)
                 if batch.next_offset > self.first_dirty:
-                    # A record of an aborted transaction must not replace an older one: readers never see it.
+                    # Readers never see records of an aborted transaction, so those replace nothing.
                     if not batch.is_control and not is_dropped:
                         used_bytes += yield from self._note_keys_of(batch)
                     end = batch.next_offset
                 yield 1 + batch.record_count % PORTION_RECORDS
-            # A segment may end after its last record, since compaction left a gap.
+            # A segment may end after its last record, with a gap.
             end = following
         return end
 
     def _note_keys_of(self, batch: Batch) -> Generator[int, None, int]:
         """Note the last offset of each key of a batch; return the additional memory in bytes."""
         last_offsets, used_bytes = self._last_offsets, 0
-        with suppress(CorruptBatchError):  # the broker accepts a producer's batch without reading its records
+        with suppress(CorruptBatchError):  # a broker does not read a producer's records
             for number, record in enumerate((yield from _records_of(batch)), 1):
                 offset, key = batch.base_offset + record.offset_delta, record.key
                 if key is not None and offset >= self.first_dirty:
-                    # The memory is estimated: keys are the largest part that a producer controls.
+                    # Estimated: keys are the largest part that a producer controls.
                     if key not in last_offsets:
                         used_bytes += len(key) + KEY_OVERHEAD_BYTES
                     last_offsets[key] = offset
@@ -182,7 +177,7 @@ class CompactionPass:
         for (base, size), (following, _) in pairwise(extents):
             if base >= end:
                 break
-            # Indexes hold 32-bit relative offsets, so a merged segment must not span more.
+            # The limit of relative offsets in indexes.
             if group and (size_bytes + size > self._log.segment_bytes or following - group[0] > OFFSET_RANGE_MAX):
                 yield group
                 group, size_bytes = [], 0
@@ -192,12 +187,11 @@ class CompactionPass:
             yield group
 
     def _compact(self, group: list[int], transactions: CleanedTransactions) -> Work:
-        # Taken for each group, since producers go on writing during the pass. A batch that was the last one may be
-        # dropped by now.
+        # For each group, since producers write during the pass.
         self._last_records = self._log.last_records()
         rewrite = self._log.rewrite(group)
         try:
-            # A single segment that keeps every batch is left alone instead of being rewritten byte for byte.
+            # A single segment that keeps every batch is not rewritten.
             is_new = len(group) > 1
             for base in group:
                 for batch in self._log.batches(base):
@@ -229,14 +223,12 @@ class CompactionPass:
                 kept = yield from self._last_of_keys(batch, is_past_horizon=is_past_horizon)
                 gets_horizon = any(not record.has_value for record in kept)
         except CorruptBatchError:
-            # A broker accepts batches without reading compressed records, so bad ones may be in the log. Consumers get
-            # the error; compaction loses nothing.
-            return original  # its records can't be read
+            # Compaction loses nothing of a batch that can't be read; consumers get the error.
+            return original
         if not kept:
-            # The header alone keeps epoch and sequence of the producer: a retry is still recognized as a duplicate
-            # after a restart.
+            # The header keeps epoch and sequence of the producer, so that a retry is recognized after a restart.
             return emptied(batch) if self._is_last_of_producer(batch) else None
-        # KIP-534: the horizon is in the batch, so that it counts from the first pass and not from the time of the file.
+        # KIP-534: the horizon is in the batch and counts from the first pass.
         if gets_horizon and horizon_ms is None:
             return rewritten(batch, kept, self._now_ms + self._settings.delete_retention_ms)
         return original if len(kept) == batch.record_count else rewritten(batch, kept)
@@ -246,7 +238,7 @@ class CompactionPass:
         kept = []
         for number, record in enumerate((yield from _records_of(batch)), 1):
             offset = batch.base_offset + record.offset_delta
-            # Records behind the range whose keys are known must stay, even if the map has an older offset of their key.
+            # Records behind the range of known keys stay.
             if offset >= self._end or (
                 record.key is not None
                 and offset >= self._last_offsets.get(record.key, -1)
@@ -261,24 +253,25 @@ class CompactionPass:
         last = self._last_records.get(batch.producer_id)
         if last is None:
             return False
-        # Only its epoch is left to keep, which any marker of that epoch holds.
+        # Any marker of the epoch holds it.
         if last.data_offset is None:
             return batch.is_control and batch.producer_epoch == last.producer_epoch
         return batch.next_offset - 1 == last.data_offset
 
 
 def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:
-    """Return the records of a batch, decompressed in portions. A batch that can't be read, or not within the limits,
-    raises CorruptBatchError; so may reading the records.
+    """Return the records of a batch, decompressed in portions.
+
+    A batch that can't be read, or not within the limits, raises CorruptBatchError; so may reading the records.
     """
-    # A claim in the header that no honest producer makes. Such a batch stays in the log as it is.
+    # No honest producer claims that many.
     if batch.record_count > BATCH_RECORDS_MAX:
         raise CorruptBatchError(batch.position, f"more than {BATCH_RECORDS_MAX} records")
     parts: list[bytes] = []
     if batch.magic == MAGIC_V2:
         try:
             for part in batch.payload_parts(DECOMPRESSED_BYTES_MAX):
-                # Only further parts count as work: the caller has counted the batch itself.
+                # The caller has counted the first part.
                 if parts:
                     yield 1 + len(part) // RECORD_BYTES
                 parts.append(part)

@@ -1,8 +1,8 @@
 """Batches of producers: validation, record heads, search by timestamp, and rewriting for their place in the log.
 
 The checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator`` of Apache Kafka 4.4 for the header and the sizes of uncompressed records. For compacted
-topics whole batches are validated, because of the keys.
+``LogValidator`` of Apache Kafka 4.4. Records are validated by their sizes if they are uncompressed, and completely for
+compacted topics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from groupcoord.storage.log.memory_segment import Pieces
 from groupcoord.storage.log.settings import TopicLogSettings
 
 DECOMPRESSED_BYTES_MAX = 33_554_432
-"""Batches that decompress to more are not read, because that would take too long."""
+"""Batches that decompress to more are not read."""
 BATCH_RECORDS_MAX = 500_000
 """Batches with more records are not compacted, nor read for dead letters."""
 
@@ -44,7 +44,7 @@ UNREADABLE = (CorruptBatchError, DecompressionError, MalformedError, IndexError)
 _SIZE_MIN = RECORD_BYTES_MIN - 1
 _INT32_BYTES_MAX = 5
 _NOWHERE = -(2**40)
-"""Added to a position, gives a position outside any data."""
+"""Leads to a position outside any data."""
 _ONE_BYTE_STEPS = tuple(
     1 + (byte >> 1) if byte < 0x80 and not byte & 1 and byte >> 1 >= _SIZE_MIN else 0 for byte in range(256)
 )
@@ -55,15 +55,14 @@ _SECOND_STEPS = tuple(byte << 6 if byte < 0x80 else _NOWHERE for byte in range(2
 
 
 class LongSizeError(MalformedError):
-    """The size of a record has more bytes than Kafka reads; Kafka has another error code for it."""
+    """The size of a record has more bytes than Kafka reads."""
 
 
 class RecordHead(NamedTuple):
     """Beginning of a record.
 
     Attributes:
-        timestamp_delta_ms: its timestamp relative to the base timestamp of the batch.
-        offset_delta: its offset relative to the base offset of the batch.
+        timestamp_delta_ms, offset_delta: relative to the base timestamp and the base offset of the batch.
         key_position: the position of the length of its key.
     """
 
@@ -81,7 +80,7 @@ def read_payload(batch: Batch) -> bytes:
 def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
     """Yield the beginning of each record; MalformedError or IndexError if there are fewer."""
     position, size_bytes = 0, len(payload)
-    # The count is what a producer claims, so it is compared with the available bytes before the loop.
+    # Compared with the available bytes, since a producer claims it.
     _check_count(record_count, size_bytes)
     for _ in range(record_count):
         size, start = read_varint(payload, position)
@@ -101,7 +100,7 @@ def check_sizes(data: bytes | memoryview, record_count: int) -> None:
         if _usual_end(data, BATCH_HEADER_BYTES, record_count) == size_bytes:
             return
     except IndexError:
-        pass  # or a size has more than two bytes
+        pass
     try:
         end = _any_end(data, BATCH_HEADER_BYTES, record_count)
     except IndexError:
@@ -124,7 +123,7 @@ def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
     """Return the end of records; IndexError beyond the data, MalformedError for an invalid size."""
     for _ in range(record_count):
         behind = position + 1
-        # Kafka reads five bytes at most, and fails with another error code for a longer size.
+        # Kafka fails with another error code for more than five bytes.
         while data[behind - 1] > 0x7F:
             behind += 1
             if behind - position > _INT32_BYTES_MAX:
@@ -175,7 +174,7 @@ def check_keys(batch: Batch) -> None:
 
 def _has_key(payload: bytes, position: int, end: int) -> bool:
     """Return whether a record has a key; MalformedError or IndexError if it does not end at ``end``."""
-    # One-byte sizes are the usual case; 0x81 also sends negative ones the long way.
+    # One-byte sizes are usual; 0x81 also excludes negative ones.
     key_size = payload[position]
     if key_size & 0x81:
         key_size, position = read_varint(payload, position)
@@ -194,7 +193,7 @@ def _has_key(payload: bytes, position: int, end: int) -> bool:
 
 
 def _behind_headers(payload: bytes, position: int) -> int:
-    """Return the position after the headers of a record: each has a name and an optional value."""
+    """Return the position after the headers of a record."""
     count, position = read_varint(payload, position)
     if not 0 <= count <= (len(payload) - position) // _HEADER_BYTES_MIN:
         raise MalformedError(f"{count} headers in {len(payload) - position} bytes")
@@ -222,7 +221,7 @@ def first_since(data: bytes, timestamp_ms: int, offset: int) -> FoundRecord | No
     """
     batch = Batch(data, 0, 0)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
-    # All records have the append time, so without gaps the first offset is known without reading them.
+    # All records have the append time, so without gaps the offset is known.
     if append_time_ms is not None and batch.record_count > batch.last_offset_delta:
         return FoundRecord(append_time_ms, max(batch.base_offset, offset))
     try:
@@ -237,13 +236,11 @@ def first_since(data: bytes, timestamp_ms: int, offset: int) -> FoundRecord | No
 
 
 SHORT_BYTES = 2_048
-"""Uncompressed batches up to this size are validated without yielding."""
-
 SEQUENCE_END = 2**31
 """Sequence numbers wrap to 0 here."""
 
 COPIED_BYTES = 8_192
-"""Smaller batches are copied, which takes no longer than writing two pieces."""
+"""Smaller batches are copied, which is as fast as writing two pieces."""
 
 _length_from = Struct(">iiB").unpack_from  # followed by the leader epoch and the magic byte
 _PACK_PLACE = Struct(">qii").pack_into
@@ -254,7 +251,7 @@ _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
 
 class ProducedBatch(Batch):
-    """A batch as received; its base offset is what the producer wrote, usually 0."""
+    """A batch as received, usually with base offset 0."""
 
     __slots__ = ("data",)
 
@@ -306,7 +303,7 @@ def is_compressed(data: bytes | memoryview) -> bool:
 
 
 def is_short(data: bytes | memoryview) -> bool:
-    """Return whether a batch is uncompressed and small enough to validate each record without yielding."""
+    """Return whether a batch is uncompressed and small enough to validate without yielding."""
     return len(data) <= SHORT_BYTES and not is_compressed(data)
 
 
@@ -319,7 +316,7 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     """
     if batch.base_offset:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, f"the base offset is {batch.base_offset}, and must be 0")
-    # The order of these checks is Kafka's, since the first error decides the response.
+    # In Kafka's order: the first error decides the response.
     if len(batch.data) > settings.max_message_bytes:
         reason = f"a batch of {len(batch.data)} bytes is larger than max.message.bytes ({settings.max_message_bytes})"
         raise RefusedBatchError(ErrorCode.MESSAGE_TOO_LARGE, reason, tells_start=False)
@@ -330,7 +327,6 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     contradiction = _contradiction(batch)
     if contradiction is not None:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
-    # Compressed records are not opened here: only compacted topics need their keys.
     if not batch.attributes & CODEC_MASK:
         _check_sizes(batch)
     if settings.is_compacted:
@@ -375,12 +371,12 @@ def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_tim
     records: bytes | memoryview = b""
     if size_bytes >= COPIED_BYTES:
         view = memoryview(data)
-        # The CRC does not cover base offset and leader epoch, so only the header changes and the records need no copy.
+        # The CRC does not cover base offset and leader epoch, so the records need no copy.
         data, records = view[:BATCH_HEADER_BYTES], view[BATCH_HEADER_BYTES:]
     header = bytearray(data)
     _PACK_PLACE(header, 0, base_offset, size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
     is_append_time = append_time_ms is not None
-    # Without append time the bit is cleared, so that consumers don't misread the timestamps.
+    # Cleared without append time, so that consumers don't misread the timestamps.
     if is_append_time or batch.attributes & LOG_APPEND_TIME:
         attributes = batch.attributes | LOG_APPEND_TIME if is_append_time else batch.attributes & ~LOG_APPEND_TIME
         _PACK_ATTRIBUTES(header, _ATTRIBUTES_POSITION, attributes)

@@ -29,10 +29,10 @@ from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.settings import PRODUCER_BYTES, LogMemory
 
 REMEMBERED_BATCHES = 5
-"""Batches that are recognized as duplicates; a producer has no more in flight."""
+"""Batches that are recognized as duplicates, as many as a producer has in flight."""
 
 PRODUCERS_MAX = 10_000
-"""Most producers of a log. Beyond that, the one without an open transaction that wrote longest ago is forgotten."""
+"""Most producers of a log. Beyond that, the one without an open transaction that wrote longest ago is removed."""
 
 NO_EPOCH = -1
 NO_SEQUENCE = -1
@@ -88,9 +88,9 @@ class ProducerEntry(NamedTuple):
     """Entry of a producer snapshot: a recent batch and the state of its producer.
 
     Attributes:
-        last_sequence, last_offset: of the last record of the batch, or -1 if the producer has no recent batch.
+        last_sequence, last_offset: of the last record of the batch, or -1 without a recent batch.
         offset_delta: the number of offsets of the batch minus one.
-        first_offset: the start of the producer's open transaction, or -1.
+        first_offset: the start of the open transaction, or -1.
     """
 
     producer_id: int
@@ -122,7 +122,7 @@ class ProducerStates:
     def find_duplicate(self, batch: ProducedBatch) -> RememberedBatch | None:
         """Return the batch that this one repeats, if it is one of the last five of its producer and epoch."""
         producer = self._producers.get(batch.producer_id)
-        # A new epoch starts its sequences at 0 again, so equal numbers are no duplicate.
+        # A new epoch starts its sequences at 0 again.
         if producer is None or producer.producer_epoch != batch.producer_epoch:
             return None
         sequences = (batch.base_sequence, batch.last_sequence)
@@ -136,7 +136,7 @@ class ProducerStates:
         """
         producer = self._producers.get(batch.producer_id)
         if producer is None or producer.producer_epoch == NO_EPOCH:
-            return  # unknown producer, whose records may have been deleted: Kafka accepts any sequence number
+            return  # records of an unknown producer may have been deleted: Kafka accepts any sequence number
         epoch = batch.producer_epoch
         if epoch < producer.producer_epoch:
             reason = f"the epoch of producer {batch.producer_id} is {producer.producer_epoch}, not {epoch}"
@@ -156,12 +156,11 @@ class ProducerStates:
         return producer is not None and producer.first_offset is not None and producer.producer_epoch == producer_epoch
 
     def first_open_offset(self) -> int | None:
-        # Ended transactions are removed here, once they have reached the top: most end out of order.
         queue = self._open
         while queue:
             first_offset, producer_id = queue[0]
             producer = self._producers.get(producer_id)
-            # The same producer may have a newer transaction open.
+            # The producer may have a newer transaction.
             if producer is not None and producer.first_offset == first_offset:
                 return first_offset
             heapq.heappop(queue)
@@ -187,7 +186,7 @@ class ProducerStates:
             last = producer.batches[-1] if producer.batches else None
             offset = None
             if last is not None:
-                # Sequence numbers wrap to 0, so the difference is taken modulo.
+                # Sequence numbers wrap to 0.
                 offset = last.base_offset + (last.last_sequence - last.base_sequence) % SEQUENCE_END
             found[producer_id] = LastRecord(offset, producer.producer_epoch)
         return found
@@ -215,8 +214,7 @@ class ProducerStates:
             producer.producer_epoch = entry.producer_epoch
             producer.coordinator_epoch = entry.coordinator_epoch
             producer.last_timestamp_ms = entry.timestamp_ms
-            # A snapshot of Kafka has one batch per producer. This store writes up to five entries; a broker that reads
-            # them keeps the last.
+            # Kafka's snapshots have one entry per producer, ours up to five; a broker keeps the last.
             if entry.last_offset != NO_OFFSET:
                 base_sequence = (entry.last_sequence - entry.offset_delta) % SEQUENCE_END
                 base_offset = entry.last_offset - entry.offset_delta
@@ -236,7 +234,7 @@ class ProducerStates:
         """
         if producer_id in self._producers:
             return False
-        # Each client may use any number of producer ids, which must not cost unbounded memory.
+        # Clients may use any number of producer ids.
         if len(self._producers) >= PRODUCERS_MAX:
             self._forget_one()
         self._memory.take(PRODUCER_BYTES, is_marker=is_marker)
@@ -244,7 +242,7 @@ class ProducerStates:
         return True
 
     def _forget_one(self) -> None:
-        # Never one with an open transaction: forgetting it would release the last stable offset.
+        # Removing one with an open transaction would release the last stable offset.
         idle = (producer_id for producer_id, producer in self._producers.items() if producer.first_offset is None)
         forgotten = next(idle, None)
         if forgotten is None:
@@ -259,7 +257,6 @@ class ProducerStates:
     def appended(self, batch: Batch, base_offset: int, timestamp_ms: int) -> None:
         """Apply an appended batch to the state of its producer, which was reserved."""
         producer = self._producers[batch.producer_id]
-        # The order is that of forgetting: who wrote longest ago comes first.
         self._producers.move_to_end(batch.producer_id)
         if producer.producer_epoch != batch.producer_epoch:
             producer.producer_epoch = batch.producer_epoch
@@ -276,7 +273,7 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         if producer is None:
             return ErrorCode.NONE
-        # The epoch of the producer comes before the coordinator's, as in ProducerAppendInfo.
+        # In the order of ProducerAppendInfo.
         if producer_epoch < producer.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         is_fenced = coordinator_epoch < producer.coordinator_epoch
@@ -292,10 +289,10 @@ class ProducerStates:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
         first_offset, producer.first_offset = producer.first_offset, None
-        # Only aborted transactions need an index entry: consumers skip them.
+        # Consumers skip aborted transactions only.
         if first_offset is None or marker.committed:
             return None
-        # Computed after this transaction is closed: the index entry holds the last stable offset behind its marker.
+        # After this transaction is closed: the last stable offset behind its marker.
         first_open = self.first_open_offset()
         return AbortedTransaction(producer_id, first_offset, offset, offset + 1 if first_open is None else first_open)
 

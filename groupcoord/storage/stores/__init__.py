@@ -3,9 +3,7 @@
     coordinator = GroupCoordinator(log_store=SqliteLogStore("groups.sqlite"))
 
 SQLite comes with Python; PostgreSQL needs ``pip install 'groupcoord[postgres]'``, segment files ``groupcoord[wire]``.
-The stores in databases write each append in a transaction. With a :class:`BatchingLogStore` a thread writes all waiting
-appends in one transaction, and a coordinator of :mod:`groupcoord.aio` or :mod:`groupcoord.coordinator.threads` gets the
-answers later. Names are imported on first access: a server with segment files needs no database.
+Names are imported on first access: a server with segment files needs no database.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Log store that answers later: a thread writes waiting appends in transactions."""
+"""Log store with a writing thread, which writes waiting appends in one transaction and answers later."""
 
 from __future__ import annotations
 
@@ -78,12 +78,11 @@ class BatchingLogStore:
         Raises:
             LogStoreError: the log can't be read, or is not owned any more.
         """
-        # A load must see all earlier appends.
-        # This thread writes them, because the writing thread may be waiting for it to take an answer.
+        # A load must see all earlier appends. This thread writes them, since the other may wait for it to take an
+        # answer.
         while self._write_some():
             pass
         with self._changed:
-            # A load makes memory agree with the log again.
             self._failed.discard(partition)
         return self._store.read(partition)
 
@@ -134,7 +133,7 @@ class BatchingLogStore:
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()
-                # After a transaction, portions are compacted until none is left or there is work.
+                # Portions are compacted until none is left or there is work.
                 if not is_dirty:
                     self._changed.wait_for(lambda: self._is_closed or self._has_work())
                 if self._is_closed:
@@ -180,14 +179,13 @@ class BatchingLogStore:
                 outcomes = self._store.append_all([(ticket.partition, records) for ticket, records in appends])
             except Exception as error:
                 logger.exception("an append has failed")
-                # An unexpected exception must not stop the thread, and what it has written is unknown.
+                # An exception must not stop the thread; what was written is unknown.
                 outcomes = [AppendOutcomeUnknownError(repr(error))] * len(appends)
             with self._changed:
                 for (ticket, _), outcome in zip(appends, outcomes, strict=True):
                     self._answers.append((ticket, outcome))
                     if isinstance(outcome, LogStoreError) and outcome.outcome_unknown:
-                        # The coordinator unloads the log partition. Appends that were queued before that must not
-                        # follow the lost one.
+                        # The coordinator unloads the log partition, and appends queued before that must not follow.
                         self._failed.add(ticket.partition)
                 self._changed.notify_all()
             return True
@@ -198,11 +196,10 @@ class BatchingLogStore:
         with self._changed:
             while self._waiting:
                 ticket, records = self._waiting[0]
-                # A single append may exceed the limit, so the first is always taken.
                 if appends and count + len(records) > self._transaction_records_max:
                     break
                 self._waiting.popleft()
-                # Dropped without an answer: the coordinator has unloaded this log partition with its tickets.
+                # Dropped without an answer: the coordinator has unloaded the log partition.
                 if ticket.partition not in self._failed:
                     appends.append((ticket, records))
                     count += len(records)
@@ -213,7 +210,7 @@ class BatchingLogStore:
             with self._changed:
                 if not self._answers or self._coordinator is None:
                     return
-                # Delivered without the lock, because the coordinator may append or read in turn.
+                # Without the lock, because the coordinator may append or read in turn.
                 ticket, outcome = self._answers.popleft()
                 coordinator = self._coordinator
             if isinstance(outcome, LogStoreError):

@@ -4,7 +4,7 @@ This store and a broker can open each other's files. When :meth:`SegmentLogStore
 has the bytes. Surviving a power failure takes an ``fsync``, whose policy is Kafka's: ``log.flush.interval.messages``
 and ``log.flush.interval.ms``, both "never" by default.
 
-Partitions open on first use. Compaction runs in portions, one for each call of :meth:`SegmentLogStore.compact_some`.
+Partitions open on first use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NEVER = INT64_MAX
 COMPACTION_BUDGET = 500
 CHECKED_AT_ONCE = 10
 DESCRIPTORS_MAX = 1_024
-"""Most files that are open at a time; each append and each read uses one."""
+"""Most files that are open at a time."""
 
 
 class CompactionSettings(NamedTuple):
@@ -110,7 +110,7 @@ class SegmentLogStore:
             is_compacted=True,
             is_deleted=False,
             segment_bytes=segment_bytes,
-            # Segments roll by size only; a broker also rolls them after seven days.
+            # Segments roll by size only; a broker's also after seven days.
             segment_ms=NEVER,
             flush_messages=flush_interval_messages,
             flush_ms=flush_interval_ms,
@@ -118,13 +118,12 @@ class SegmentLogStore:
         )
         self._first_epoch = NOTHING_ACKNOWLEDGED._replace(leader_epoch=leader_epoch)
         self._logs: dict[int, SegmentLog] = {}
-        self._acknowledged: dict[int, Acknowledged] = {}  # of partitions that have failed
-        self._failed: dict[int, LogStoreError] = {}  # failures that were not reported yet
+        self._acknowledged: dict[int, Acknowledged] = {}
+        self._failed: dict[int, LogStoreError] = {}  # not reported yet
         self._to_check: list[int] = []
-        # Before any file is read: a broker that still runs may be writing.
         self._lock = DirectoryLock(self.directory)
         self._files = OpenFiles(DESCRIPTORS_MAX)
-        # Not limited: the bound on memory is for logs of topics.
+        # The bound on memory is for logs of topics.
         self._memory = LogMemory(INT64_MAX)
         self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
         #: The id of ``__consumer_offsets`` in this directory.
@@ -150,7 +149,7 @@ class SegmentLogStore:
         if log is None or log.failure is not None:
             log = self._usable(partition)
         try:
-            # Commits and tombstones arrive as columns. Encoding these directly saves an object per offset.
+            # Encoded as columns, which saves an object per offset.
             if type(records) is LogRecords:
                 values, now_ms = records.values, records.timestamp_ms
                 if type(values) is CommitRecords:
@@ -158,7 +157,7 @@ class SegmentLogStore:
                     batch = encode_commit_batch(log.end_offset, values, now_ms, log.leader_epoch)
                 else:
                     batch, count = self._encode_tombstones(log, values, now_ms), len(values)
-                # The general encoder raises the error with the size, also for a large batch of the fast one.
+                # The general encoder raises the error with the size.
                 if batch is None or len(batch) > self._batch_bytes_max:
                     batch = self._encode(log, records)
                 return log.append_encoded(batch, count, now_ms, self._settings)
@@ -203,7 +202,7 @@ class SegmentLogStore:
         """
         log = self._logs.get(partition)
         if log is None:
-            # A reader must not open it before the coordinator has loaded it again.
+            # The coordinator has to load it first.
             if partition in self._acknowledged:
                 raise FailedLogError(f"log partition {partition} has failed, and was not loaded again yet")
             try:
@@ -330,7 +329,7 @@ class SegmentLogStore:
     def abandon(self) -> None:
         """Close the files without a flush, as a killed process does. For tests of recovery."""
         if self._lock.is_open:
-            self._cleaner.stop()  # its files must not be deleted later, when the next store has begun the same pass
+            self._cleaner.stop()  # its files must not be deleted later
             self._let_go()
 
     def _let_go(self) -> None:
@@ -367,7 +366,7 @@ class SegmentLogStore:
     def _open(self, partition: int) -> SegmentLog:
         log = self._unopened(partition)
         try:
-            # This store writes no mark of a clean shutdown, so it checks the end of each log.
+            # No mark of a clean shutdown is written, so the end is checked.
             log.open(is_clean=False)
         except (OSError, ValueError) as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error
@@ -397,14 +396,13 @@ class SegmentLogStore:
 
     def _opened(self, partition: int, log: SegmentLog) -> None:
         self._acknowledged.pop(partition, None)
-        # A read in between may have opened the partition. Two logs with one file would both append.
+        # A read may have opened it meanwhile; two logs of one file would both append.
         if self._logs.setdefault(partition, log) is not log:
             log.let_go()
 
     def _forget(self, partition: int) -> None:
         """Close a partition and remember what it must hold when it is opened again."""
         log = self._logs.pop(partition)
-        # Otherwise acknowledged commits could be lost unnoticed.
         self._acknowledged[partition] = log.acknowledged
         log.let_go()
 

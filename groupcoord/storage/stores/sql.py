@@ -1,13 +1,13 @@
 """Log stores in databases, SQLite and PostgreSQL: transactional appends, one owner at a time, compaction by key.
 
-Opening the log takes it over: the epoch, a number in a table with one row, is incremented. Each transaction of an owner
-begins with a look at the epoch that blocks increments until the end. So a former owner writes nothing any more, and its
-last transaction is either visible to the new owner or never committed.
+Opening the log increments the epoch, a number in a table with one row. Each transaction of an owner begins with a look
+at the epoch that blocks increments until the end. So a former owner writes nothing any more, and its last transaction
+is either visible to the new owner or never committed.
 
-Answers from memory need no transaction. So an owner looks at the epoch from time to time and counts these looks in the
-same row. A look is valid for a lease, whose length the row holds. A taking-over process waits that long. A standby
-waits until the row has not changed for that long, and takes over if it is still unchanged. No clocks are compared:
-each process measures durations with its own.
+Answers from memory need no transaction. So an owner looks at the epoch from time to time, and counts these looks in the
+same row. A look is valid for a lease, whose length the row holds. A process that takes over waits that long. A standby
+takes over if the row has not changed for that long. No clocks are compared: each process measures durations with its
+own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from groupcoord.storage.compaction import ReplacedRecords
 logger = logging.getLogger("groupcoord")
 
 PORTION_RECORDS = 500
-"""Records that compaction reads or deletes without yielding, which takes a few milliseconds."""
+"""Records that compaction handles without yielding, which takes a few milliseconds."""
 COMPACTED_RECORDS_MIN = 1_000
 """A log partition with fewer new records is not compacted."""
 LEASE_MS = 1_500
@@ -51,7 +51,7 @@ Row = tuple[Any, ...]
 
 
 class DatabaseConnection(Protocol):
-    """The part of a database connection that is used here; transactions are controlled by its user."""
+    """Database connection whose user controls transactions."""
 
     def execute(self, query: str, parameters: Sequence[object] = ..., /) -> Any:
         """Execute a statement and return its cursor."""
@@ -119,7 +119,7 @@ class SqlLogStore(ABC):
         self._seen_s = 0.0
         self._min_cleanable_ratio = min_cleanable_ratio
         self._epoch: int | None = None
-        # Reentrant: a transaction may reconnect, which takes the log over again.
+        # Reentrant: a transaction may reconnect.
         self._lock = threading.RLock()
         self._connection: DatabaseConnection | None = None
         self._idle_readers: list[DatabaseConnection] = []
@@ -166,7 +166,6 @@ class SqlLogStore(ABC):
                 sound.append((place, partition, [_columns(record) for record in records]))
                 outcomes.append(0)
             except ValueError as error:
-                # Encoding comes before the transaction, so one bad append does not fail the others.
                 outcomes.append(RecordTooLargeError(str(error)))
         if sound:
             with self._lock:
@@ -191,7 +190,7 @@ class SqlLogStore(ABC):
             yield record
             count += 1
         with self._lock:
-            # Rows from before this process count as dirty, because it is unknown how many of them are replaced.
+            # Rows from before this process may all be replaced.
             if partition not in self._clean:
                 self._dirty[partition] = max(count, self._dirty.get(partition, 0))
 
@@ -212,8 +211,7 @@ class SqlLogStore(ABC):
         """
         with self._lock:
             if self._connection is not None:
-                # A successor then need not wait. The condition on the epoch keeps the row of a process that has taken
-                # over.
+                # A successor then need not wait. The condition keeps the row of a process that has taken over.
                 query = f"UPDATE {self.name}_owner SET lease_ms = 0 WHERE epoch = {self._epoch}"
                 with suppress(self.error):
                     self._connection.execute(query)
@@ -224,7 +222,6 @@ class SqlLogStore(ABC):
         with self._lock:
             self._is_closed = True
             self._discard_connection()
-            # Lent readers are closed by their users.
             while self._idle_readers:
                 self._close(self._idle_readers.pop())
 
@@ -243,7 +240,7 @@ class SqlLogStore(ABC):
         """
         before = self._become_owner(lambda owner: True)
         assert before is not None
-        # The previous owner may answer from memory until its lease ends. It cannot write: its epoch is outdated.
+        # The previous owner may answer from memory until its lease ends. It cannot write any more.
         sleep(_seconds(before))
 
     def claim(self) -> bool:
@@ -337,7 +334,6 @@ class SqlLogStore(ABC):
     def _compact(self, partition: int) -> Generator[None, None, None]:
         """Compact a log partition, yielding after each portion. The rest is consistent at any time."""
         with self._lock:
-            # Also if the pass fails, so that it is not repeated at once.
             self._clean[partition] = self._clean.get(partition, 0) + self._dirty.pop(partition, 0)
         replaced, count = ReplacedRecords(), 0
         for count, record in enumerate(self._records(partition), 1):
@@ -401,7 +397,7 @@ class SqlLogStore(ABC):
         """Begin a transaction of the owner and commit it. After an error it is rolled back, or its outcome unknown."""
         connection = self._begin()
         try:
-            # The row is locked until the commit, so no take-over can come between this check and the last write.
+            # The row is locked until the commit, so no other process can take over before the last write.
             self._refuse_owner(self._read_owner(connection, self.lock_owner))
             yield connection
         except BaseException as error:
@@ -414,8 +410,7 @@ class SqlLogStore(ABC):
             connection.execute("COMMIT")
         except BaseException as error:
             self._end_offsets.clear()
-            # After a lost connection the commit may have happened. Only an error that the database itself reported
-            # proves a rollback.
+            # After a lost connection the commit may have happened. Only an error of the database proves a rollback.
             is_rolled_back = isinstance(error, self.error) and self._refused_commit(connection, error)
             self._discard_connection()
             if not isinstance(error, self.error):
@@ -463,14 +458,14 @@ class SqlLogStore(ABC):
                 connection.execute(self.begin)
                 if self._epoch is None:
                     self._make_tables(connection)
-                # Waits for the open transaction of a lost connection, which blocks the epoch.
+                # Waits for the open transaction of a lost connection.
                 owner = self._read_owner(connection, self.lock_owner_alone)
                 if may(owner):
                     epoch = owner.epoch + 1
                     query = f"UPDATE {self.name}_owner SET epoch = {epoch}, lease_ms = {self._lease_ms}, looks = 0"
                     connection.execute(query)
                     connection.execute("COMMIT")
-                    # After the commit: if that fails, the old epoch stays and the log is still owned.
+                    # After the commit: if that fails, the log is still owned with the old epoch.
                     self._epoch = epoch
                     return owner
                 connection.execute("COMMIT")
@@ -531,7 +526,6 @@ class SqlLogStore(ABC):
             connection = connection or self._connect()
             yield connection, owner or self._read_owner(connection)
             is_sound = True
-        # The caller reads no further, which does not harm the connection.
         except GeneratorExit:
             is_sound = True
             raise
@@ -627,7 +621,7 @@ class SqliteLogStore(SqlLogStore):
 
     def _prepare(self, connection: DatabaseConnection) -> None:
         deadline_s = monotonic() + BUSY_TIMEOUT_S
-        # One connection at a time creates a new file; SQLite refuses the others at once, without waiting.
+        # SQLite refuses at once while another connection creates the file.
         while not self._uses_wal(connection, may_retry=monotonic() < deadline_s):
             sleep(BUSY_RETRY_S)
         connection.execute(self.careful)
@@ -649,7 +643,7 @@ class SqliteLogStore(SqlLogStore):
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         code = getattr(error, "sqlite_errorcode", None)
-        # SQLite has written nothing with these two; after other errors the WAL may hold the commit.
+        # Nothing was written; after other errors the WAL may hold the commit.
         return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
 
 
@@ -707,20 +701,19 @@ class PostgresLogStore(SqlLogStore):
         super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
 
     def _connect(self) -> DatabaseConnection:
-        # Transactions are begun explicitly, with the isolation level of each.
         return cast(DatabaseConnection, self._psycopg.connect(self._conninfo, autocommit=True))
 
     def _prepare(self, connection: DatabaseConnection) -> None:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_MAX}'")
 
     def _make_tables(self, connection: DatabaseConnection) -> None:
-        # Two sessions that create the same table concurrently get an error in spite of IF NOT EXISTS.
+        # Concurrent creation of a table fails in spite of IF NOT EXISTS.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(self.name.encode()),))
         super()._make_tables(connection)
 
     def _rows(self, connection: DatabaseConnection, query: str, parameters: Row) -> Generator[Row, None, None]:
         reader = cast(Any, connection)
-        # A named cursor is on the server. Without it psycopg would hold all rows of the log in memory.
+        # A named cursor is on the server; otherwise psycopg holds all rows in memory.
         with reader.transaction(), reader.cursor(name="groupcoord") as cursor:
             cursor.itersize = ROWS_AT_ONCE
             cursor.execute(query, parameters)

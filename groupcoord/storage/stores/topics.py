@@ -71,7 +71,7 @@ class TopicLogStore:
                         found = self._decode(bytes(key or b""), None if value is None else bytes(value))
                         yield LogRecord(found, timestamp_ms, record_offset)  # type: ignore[arg-type]
                 first = batch.next_offset
-            # Without this a log that yields no whole batch would be read forever.
+            # Otherwise the loop would never end.
             if first == offset:
                 raise FailedLogError(f"log partition {partition} can't be read from offset {offset} on")
             offset = first
