@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from struct import Struct
 from typing import Any
 
 from attrs import frozen
@@ -18,7 +17,7 @@ from groupcoord.analysis.live.cluster import (
     Patience,
     connection,
 )
-from groupcoord.analysis.live.offsets import OffsetRange
+from groupcoord.analysis.live.offsets import BATCH_START, OffsetRange, batch_bounds
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import ZERO_UUID
@@ -28,9 +27,6 @@ FETCH_BYTES = 4_194_304
 """Bytes per Fetch; a larger batch comes whole."""
 
 DELETED = "deleted from the log before it was read"
-
-_BATCH_START = Struct(">qi11xi")
-_LOG_OVERHEAD_BYTES = 12
 
 
 @frozen
@@ -46,8 +42,7 @@ class Portion:
     @property
     def claimed_end(self) -> int:
         """The offset after the first batch by its header, which may be corrupt."""
-        base_offset, _, delta = _BATCH_START.unpack_from(self.batches)
-        return int(base_offset + delta + 1)
+        return next(batch_bounds(self.batches))[1]
 
 
 @frozen
@@ -77,8 +72,8 @@ class RangeFetcher:
                 return found
             asked, (start, offset) = offset, self._skip(found.batches, offset)
             if start < len(found.batches):
-                is_over = len(found.batches) - start >= _BATCH_START.size and (
-                    _BATCH_START.unpack_from(found.batches, start)[0] >= self._range.end
+                is_over = len(found.batches) - start >= BATCH_START.size and (
+                    BATCH_START.unpack_from(found.batches, start)[0] >= self._range.end
                 )
                 return None if is_over else Portion(offset, found.batches[start:])
             if not found.batches:
@@ -88,7 +83,7 @@ class RangeFetcher:
         return None
 
     def behind(self, portion: Portion, next_offset: int | None) -> int:
-        for offset in (next_offset, portion.claimed_end if len(portion.batches) >= _BATCH_START.size else None):
+        for offset in (next_offset, portion.claimed_end if len(portion.batches) >= BATCH_START.size else None):
             if offset is not None and offset > portion.offset:
                 return offset
         raise ClusterError(f"{self._range.name_at(portion.offset)}: the batch is corrupt, and its end is unknown")
@@ -128,12 +123,10 @@ class RangeFetcher:
     def _skip(self, batches: bytes, offset: int) -> tuple[int, int]:
         """Return the position and offset of the first batch that belongs to this range."""
         position = 0
-        while offset != self._owns_from and position + _BATCH_START.size <= len(batches):
-            base_offset, length, delta = _BATCH_START.unpack_from(batches, position)
-            end = position + length + _LOG_OVERHEAD_BYTES
-            if base_offset >= offset or not position < end <= len(batches):
+        for base_offset, next_offset, end in batch_bounds(batches):
+            if offset == self._owns_from or base_offset >= offset or not position < end <= len(batches):
                 break
-            position, offset = end, max(offset, base_offset + delta + 1)
+            position, offset = end, max(offset, next_offset)
         return position, offset
 
 

@@ -95,9 +95,17 @@ PROBED_OFFSETS_MIN = 100_000
 PROBES = 8
 PROBE_BYTES = 65_536
 
-_BATCH_START = Struct(">qi")
-_LAST_OFFSET_DELTA = Struct(">i")
-_DELTA_POSITION, _LOG_OVERHEAD_BYTES = 23, 12
+BATCH_START = Struct(">qi11xi")
+_LOG_OVERHEAD_BYTES = 12
+
+
+def batch_bounds(batches: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield base offset, next offset and end position of each batch by its header, which may be corrupt."""
+    position = 0
+    while position + BATCH_START.size <= len(batches):
+        base_offset, length, delta = BATCH_START.unpack_from(batches, position)
+        position += length + _LOG_OVERHEAD_BYTES
+        yield base_offset, base_offset + delta + 1, position
 
 
 @frozen
@@ -238,16 +246,12 @@ def _density(cluster: KafkaCluster, whole: OffsetRange, start: int, end: int) ->
         found = cluster.fetch_raw(whole.topic_partition, start, PROBE_BYTES).batches
     except OffsetOutOfRangeError:
         return 0.0  # deleted meanwhile, which the reader reports
-    size_bytes, next_offset, position = 0, start, 0
-    while position + _DELTA_POSITION + _LAST_OFFSET_DELTA.size <= len(found):
-        base_offset, length = _BATCH_START.unpack_from(found, position)
-        if base_offset >= end or length < 0:
+    size_bytes, reached = 0, start
+    for base_offset, next_offset, position in batch_bounds(found):
+        if base_offset >= end or position <= size_bytes:
             break
-        (delta,) = _LAST_OFFSET_DELTA.unpack_from(found, position + _DELTA_POSITION)
-        size_bytes += length + _LOG_OVERHEAD_BYTES
-        next_offset = max(base_offset + delta + 1, next_offset + 1)
-        position += length + _LOG_OVERHEAD_BYTES
-    return size_bytes / max(next_offset - start, 1)
+        size_bytes, reached = position, max(next_offset, reached + 1)
+    return size_bytes / max(reached - start, 1)
 
 
 OFFSETS_RETENTION = "offsets.retention.minutes"

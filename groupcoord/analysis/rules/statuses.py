@@ -50,36 +50,31 @@ class LagStatus(IntEnum):
 
     @property
     def of_group(self) -> LagStatus:
-        return _OF_GROUPS.get(self, LagStatus.ERR)
+        return _OF_GROUPS_AND_SENTENCES[self][0]
 
     @property
     def sentence(self) -> str:
-        return _SENTENCES.get(self, "")
+        return _OF_GROUPS_AND_SENTENCES[self][1]
 
 
-WORST_FIRST = (
-    *(LagStatus.LOST, LagStatus.AHEAD, LagStatus.REWIND, LagStatus.STALL, LagStatus.STOP, LagStatus.NO_OWNER),
-    *(LagStatus.ERR, LagStatus.WARN, LagStatus.NO_COMMIT, LagStatus.BEHIND, LagStatus.UNKNOWN, LagStatus.OK),
-)
-
-_OF_GROUPS = {
-    **dict.fromkeys((LagStatus.OK, LagStatus.BEHIND, LagStatus.NO_COMMIT, LagStatus.UNKNOWN), LagStatus.OK),
-    LagStatus.WARN: LagStatus.WARN,
+_OF_GROUPS_AND_SENTENCES = {
+    LagStatus.LOST: (LagStatus.ERR, "records of {} were deleted before it has read them"),
+    LagStatus.AHEAD: (
+        LagStatus.ERR,
+        "its offset of {} is beyond the end of the log, so its consumer starts over by auto.offset.reset",
+    ),
+    LagStatus.REWIND: (LagStatus.ERR, "its offset of {} went back"),
+    LagStatus.STALL: (LagStatus.ERR, "commits the same offset of {} again and again, though records wait"),
+    LagStatus.STOP: (LagStatus.ERR, "no commit of {} for longer than its last ones took, though records wait"),
+    LagStatus.NO_OWNER: (LagStatus.ERR, "records of {} wait, and no member has the partition"),
+    LagStatus.ERR: (LagStatus.ERR, "it does not keep up with {}"),
+    LagStatus.WARN: (LagStatus.WARN, "its lag in {} never became less"),
+    LagStatus.NO_COMMIT: (LagStatus.OK, "nothing of {} is committed, though records are there"),
+    LagStatus.BEHIND: (LagStatus.OK, "records of {} wait"),
+    LagStatus.UNKNOWN: (LagStatus.OK, "the end of {} is not known"),
+    LagStatus.OK: (LagStatus.OK, ""),
 }
-
-_SENTENCES = {
-    LagStatus.WARN: "its lag in {} never became less",
-    LagStatus.ERR: "it does not keep up with {}",
-    LagStatus.STOP: "no commit of {} for longer than its last ones took, though records wait",
-    LagStatus.STALL: "commits the same offset of {} again and again, though records wait",
-    LagStatus.REWIND: "its offset of {} went back",
-    LagStatus.LOST: "records of {} were deleted before it has read them",
-    LagStatus.AHEAD: "its offset of {} is beyond the end of the log, so its consumer starts over by auto.offset.reset",
-    LagStatus.NO_OWNER: "records of {} wait, and no member has the partition",
-    LagStatus.NO_COMMIT: "nothing of {} is committed, though records are there",
-    LagStatus.BEHIND: "records of {} wait",
-    LagStatus.UNKNOWN: "the end of {} is not known",
-}
+WORST_FIRST = tuple(_OF_GROUPS_AND_SENTENCES)
 
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import define, evolve, field
 
@@ -52,35 +52,31 @@ class Kip848Types(NamedTuple):
     states: tuple[tuple[int, str], ...] = ((0, "Stable"),)
 
 
+_RECORDS = (
+    *("METADATA", "MEMBER_METADATA", "TARGET_ASSIGNMENT_METADATA", "TARGET_ASSIGNMENT_MEMBER"),
+    "CURRENT_MEMBER_ASSIGNMENT",
+)
+
+
+def _types_of(group_type: str, *others: RecordType, **differing: Any) -> Kip848Types:
+    group, member, target_epoch, target, current = (
+        RecordType[f"{group_type.upper()}_GROUP_{name}"] for name in _RECORDS
+    )
+    return Kip848Types(group_type, group, member, target_epoch, target, current, others, **differing)
+
+
 _KINDS = (
-    Kip848Types(
+    _types_of(
         CONSUMER,
-        RecordType.CONSUMER_GROUP_METADATA,
-        RecordType.CONSUMER_GROUP_MEMBER_METADATA,
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-        (RecordType.CONSUMER_GROUP_PARTITION_METADATA, RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION),
+        RecordType.CONSUMER_GROUP_PARTITION_METADATA,
+        RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
         first_epoch=1,
         states=((0, "Stable"), (1, "UnrevokedPartitions"), (2, "UnreleasedPartitions")),
     ),
-    Kip848Types(
-        SHARE,
-        RecordType.SHARE_GROUP_METADATA,
-        RecordType.SHARE_GROUP_MEMBER_METADATA,
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-        (RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,),
-    ),
-    Kip848Types(
+    _types_of(SHARE, RecordType.SHARE_GROUP_STATE_PARTITION_METADATA),
+    _types_of(
         STREAMS,
-        RecordType.STREAMS_GROUP_METADATA,
-        RecordType.STREAMS_GROUP_MEMBER_METADATA,
-        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
-        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-        (RecordType.STREAMS_GROUP_TOPOLOGY,),
+        RecordType.STREAMS_GROUP_TOPOLOGY,
         first_epoch=1,
         stable=1,
         unrevoked=2,

@@ -51,25 +51,6 @@ Subscriptions = Mapping[str, MemberView]
 
 
 @define
-class Move:
-    """A partition with a new target owner; columns of ``moves``.
-
-    Attributes:
-        log_offset: of the record of the target assignment's epoch.
-    """
-
-    epoch: int
-    assignor: str | None
-    from_member: str | None
-    to_member: str | None
-    reason: str
-    decided_ms: int
-    released_ms: int | None
-    log_offset: int
-    had_copy: bool | None = None
-
-
-@define
 class Revocation:
     """Partitions that a member has to revoke; ``ended_ms`` is its removal, None before."""
 
@@ -94,7 +75,8 @@ class Ownership:
     _subscriptions: dict[str, tuple[frozenset[str] | None, str | None]] = field(factory=dict)
     _held: dict[str, TopicPartitions] = field(factory=dict)
     _free_since_ms: dict[TopicPartition, int] = field(factory=dict)
-    _under_way: dict[TopicPartition, Move] = field(factory=dict)
+    # Rows of moves that are not complete.
+    _under_way: dict[TopicPartition, Row] = field(factory=dict)
     _asked: dict[str, Revocation] = field(factory=dict)
 
     # ------------------------------------------------------------ plans
@@ -130,17 +112,30 @@ class Ownership:
         received = Counter(self._planned[partition] for partition in changed if partition in self._planned)
         for partition in changed:
             was, will = self._before[partition], self._planned.get(partition)
-            self._give_up_on(partition)
+            if partition in self._under_way:
+                self._complete(partition, None)
             reason = self._reason(was, will, members, received)
-            free_ms = self._free_since_ms.get(partition)
-            had_copy = _has_copy(members.get(will or ""), partition) if is_of_tasks else None
-            move = Move(epoch, assignor, was, will, reason, at_ms, free_ms, log_offset, had_copy)
+            self._under_way[partition] = {
+                "epoch": epoch,
+                "assignor": assignor,
+                "topic": None,
+                "topic_id": partition[0],
+                "topic_partition": partition[1],
+                "from_member": was,
+                "to_member": will,
+                "reason": reason,
+                "is_necessary": reason != SWAP,
+                "decided_ms": at_ms,
+                "released_ms": self._free_since_ms.get(partition),
+                "assigned_ms": None,
+                "unowned_ms": None,
+                "had_copy": _has_copy(members.get(will or ""), partition) if is_of_tasks else None,
+                "log_offset": log_offset,
+            }
             if will is not None and partition in self._held.get(will, NO_PARTITIONS):
-                self._done(partition, move, at_ms)
+                self._complete(partition, at_ms)
             elif will is None and not (was and partition in self._held.get(was, NO_PARTITIONS)):
-                self._done(partition, move, None)
-            else:
-                self._under_way[partition] = move
+                self._complete(partition, None)
         self._before.clear()
         self._note_subscriptions(members)
 
@@ -173,9 +168,8 @@ class Ownership:
         self._set_held(member_id, member.held | member.pending, at_ms)
         for partition in sorted(member.held):
             move = self._under_way.get(partition)
-            if move is not None and move.to_member == member_id:
-                del self._under_way[partition]
-                self._done(partition, move, at_ms)
+            if move is not None and move["to_member"] == member_id:
+                self._complete(partition, at_ms)
             self._free_since_ms.pop(partition, None)
         asked = self._asked.get(member_id)
         if asked is not None and asked.member.pending != member.pending:
@@ -196,10 +190,8 @@ class Ownership:
             if member_id == old_id:
                 self._before[partition] = new_id
         for move in self._under_way.values():
-            if move.to_member == old_id:
-                move.to_member = new_id
-            if move.from_member == old_id:
-                move.from_member = new_id
+            for name in ("from_member", "to_member"):
+                move[name] = new_id if move[name] == old_id else move[name]
         if old_id in self._subscriptions:
             self._subscriptions[new_id] = self._subscriptions.pop(old_id)
         asked = self._asked.pop(old_id, None)
@@ -218,7 +210,7 @@ class Ownership:
 
     def end(self) -> None:
         for partition in sorted(self._under_way):
-            self._give_up_on(partition)
+            self._complete(partition, None)
         for member_id in list(self._asked):
             self._revoked(member_id, None, None)
         self._before.clear()
@@ -232,40 +224,18 @@ class Ownership:
             self._free_since_ms[partition] = at_ms
             move = self._under_way.get(partition)
             if move is not None:
-                move.released_ms = at_ms
-                if move.to_member is None:
-                    del self._under_way[partition]
-                    self._done(partition, move, None)
+                move["released_ms"] = at_ms
+                if move["to_member"] is None:
+                    self._complete(partition, None)
 
     # ------------------------------------------------------------ rows
 
-    def _give_up_on(self, partition: TopicPartition) -> None:
-        move = self._under_way.pop(partition, None)
-        if move is not None:
-            self._done(partition, move, None)
-
-    def _done(self, partition: TopicPartition, move: Move, assigned_ms: int | None) -> None:
+    def _complete(self, partition: TopicPartition, assigned_ms: int | None) -> None:
+        move = self._under_way.pop(partition)
         free_since_ms = self._free_since_ms.get(partition)
-        unowned_ms = None if assigned_ms is None or free_since_ms is None else assigned_ms - free_since_ms
-        self.moves.append(
-            {
-                "epoch": move.epoch,
-                "assignor": move.assignor,
-                "topic": None,
-                "topic_id": partition[0],
-                "topic_partition": partition[1],
-                "from_member": move.from_member,
-                "to_member": move.to_member,
-                "reason": move.reason,
-                "is_necessary": move.reason != SWAP,
-                "decided_ms": move.decided_ms,
-                "released_ms": move.released_ms,
-                "assigned_ms": assigned_ms,
-                "unowned_ms": unowned_ms,
-                "had_copy": move.had_copy,
-                "log_offset": move.log_offset,
-            }
-        )
+        move["assigned_ms"] = assigned_ms
+        move["unowned_ms"] = None if assigned_ms is None or free_since_ms is None else assigned_ms - free_since_ms
+        self.moves.append(move)
 
     def _revoked(self, member_id: str, end: str | None, ended_ms: int | None) -> None:
         asked = self._asked.pop(member_id)
