@@ -10,8 +10,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from groupcoord.analysis.decode import schema as declared
-from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, TableFile, folder_name
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, ResultDirectory, TableFile, folder_name
 from groupcoord.analysis.decode.schema import COLUMNS, Columns, arrow_schema
 from groupcoord.analysis.fold.history import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
 

@@ -17,13 +17,18 @@ from groupcoord.analysis.errors import PipelineError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.text import escape
 from groupcoord.cli import dump_records
-from groupcoord.cli.dump_input import DumpError, DumpInput, Parts, open_cluster, open_files, progress_of
 from groupcoord.cli.dump_records import (
     CONTROL,
     EPOCH,
+    DumpError,
+    DumpInput,
     Filters,
+    Parts,
     Row,
     encode_json,
+    open_cluster,
+    open_files,
+    progress_of,
     selected_records,
     selected_share_states,
 )

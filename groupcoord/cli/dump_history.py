@@ -23,8 +23,7 @@ from groupcoord.analysis.fold.history import (
 )
 from groupcoord.analysis.fold.history.share_partitions import SHARE_PARTITION, SharePartitions
 from groupcoord.analysis.report.text import escape
-from groupcoord.cli.dump_input import Parts
-from groupcoord.cli.dump_records import Filters, Row, time_text, topic_text
+from groupcoord.cli.dump_records import Filters, Parts, Row, time_text, topic_text
 from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.records.share_state import decode_share_state
 

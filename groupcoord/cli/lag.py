@@ -120,7 +120,7 @@ def _looks(
     interval_s: float,
 ) -> Iterator[_Look]:
     from groupcoord.analysis.live.cluster import Patience, connection
-    from groupcoord.analysis.live.fetching import BACKOFF_MS, WAIT_MS, next_record_ms
+    from groupcoord.analysis.live.offsets import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.snapshots import take_snapshot
     from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups
     from groupcoord.analysis.poll.rows import topics_of

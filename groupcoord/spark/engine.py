@@ -24,13 +24,14 @@ from groupcoord.analysis.decode.files import RecordTask
 from groupcoord.analysis.decode.parquet import (
     ABORTED,
     WRITTEN_COLUMNS,
+    ResultDirectory,
     TableFile,
     Written,
     every,
     folder_name,
+    new_table_file,
     write_run,
 )
-from groupcoord.analysis.decode.results import ResultDirectory, whole_file
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import CURRENT_OFFSETS as _CURRENT_COLUMNS
 from groupcoord.analysis.decode.schema import READ_COUNTS, arrow_schema
@@ -39,34 +40,21 @@ from groupcoord.analysis.fold.commits import CommitFold
 from groupcoord.analysis.fold.histories import folded_histories
 from groupcoord.analysis.fold.history.rows import (
     DUPLICATE,
-    EPOCH,
-    GENERATION,
     GROUP,
-    MEMBER,
-    MEMBERSHIP,
-    MOVE,
-    REBALANCE,
-    REVOCATION,
 )
 from groupcoord.analysis.fold.records import KEYS, RANGES, Accounts, corrupt, summed_counts
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.sources import ClusterSource
-from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
+from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS, TableFiles
 from groupcoord.records.schemas import RecordType
 from groupcoord.spark.grouped_udf import BLOBS, batched, blob_of, blob_rows, table_of
 from groupcoord.spark.rules import anomalies, held_topics, lag, offset_expiry, read_record_times, stale_groups
 from groupcoord.spark.schemas import (
     CURRENT_OFFSETS,
-    EPOCHS,
-    GENERATIONS,
     HISTORY,
-    MEMBERS,
-    MEMBERSHIPS,
-    MOVES,
-    REBALANCES,
     RECORDS,
-    REVOCATIONS,
+    declared,
     with_times,
 )
 from groupcoord.spark.sessions import count_tasks
@@ -323,7 +311,7 @@ def _writer(
     tasks: Sequence[RecordTask], folders: Folders
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        open_file = partial(new_file, folders.file_system)
+        open_file = partial(new_table_file, folders.file_system, attempt=task_attempt())
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             found, accounts = Written(), Accounts()
             # A file for each run of ranges of one log partition.
@@ -342,17 +330,6 @@ def _writer(
     return write
 
 
-@contextmanager
-def new_file(file_system: AbstractFileSystem, path: str, schema: pa.Schema) -> Iterator[TableFile]:
-    """Yield a Parquet file, which gets its name when an attempt of the task completes it."""
-    with whole_file(file_system, path, task_attempt()) as file:
-        table = TableFile(file, schema)
-        try:
-            yield table
-        finally:
-            table.close()
-
-
 def _flat(kind: str) -> StructType:
     rows = HISTORY[kind].dataType
     assert isinstance(rows, StructType)
@@ -360,13 +337,7 @@ def _flat(kind: str) -> StructType:
 
 
 UNPACKED: Mapping[str, StructType] = {
-    GENERATION: GENERATIONS,
-    MEMBER: MEMBERS,
-    REBALANCE: REBALANCES,
-    EPOCH: EPOCHS,
-    MEMBERSHIP: MEMBERSHIPS,
-    MOVE: MOVES,
-    REVOCATION: REVOCATIONS,
+    **{kind: declared(TABLES[name]) for kind, name in TABLES_OF_KINDS.items()},
     **{kind: _flat(kind) for kind in (GROUP, DUPLICATE)},
 }
 """By kind of rows, the schema of their table."""
@@ -385,7 +356,7 @@ def write_fold(records: DataFrame, file_system: AbstractFileSystem, folders: Map
         counts[row["name"]] += row["rows"]
     for name, count in counts.items():
         if not count:
-            with new_file(file_system, f"{folders[name]}/part-empty.snappy.parquet", _SCHEMAS[name]):
+            with new_table_file(file_system, f"{folders[name]}/part-empty.snappy.parquet", _SCHEMAS[name]):
                 pass  # an empty table needs a file, too
     return counts
 
@@ -400,7 +371,7 @@ def _fold_writer(
         with ExitStack() as stack:
             for name, batch in _made(batches, commits):
                 if name not in files:
-                    opened = new_file(file_system, f"{folders[name]}/{part}", _SCHEMAS[name])
+                    opened = new_table_file(file_system, f"{folders[name]}/{part}", _SCHEMAS[name], task_attempt())
                     files[name] = stack.enter_context(opened)
                 files[name].write(batch)
         found = [{"name": name, "rows": file.rows} for name, file in files.items()]

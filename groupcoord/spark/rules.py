@@ -25,7 +25,7 @@ from groupcoord.analysis.fold.history.rows import (
     STREAMS,
     Row,
 )
-from groupcoord.analysis.live.fetching import record_times
+from groupcoord.analysis.live.offsets import record_times
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES, Thresholds
 from groupcoord.analysis.rules import groups as group_rules

@@ -27,6 +27,7 @@ from groupcoord.analysis.decode import schema as tables
 from groupcoord.analysis.decode.parquet import LATEST_MS, MOMENTS, time_name
 from groupcoord.analysis.decode.schema import COLUMNS
 from groupcoord.analysis.decode.schema import Column as DeclaredColumn
+from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
 
 _INT, _LONG, _STRING = IntegerType(), LongType(), StringType()
 
@@ -91,13 +92,7 @@ HISTORY = table_schema(
     ("group_id", _STRING, "the group"),
     ("log_partition", _INT, "where its records lie"),
     ("kind", _STRING, "which of the other columns is set"),
-    ("generation", _without(GENERATIONS, *_PLACE), "a row of generations"),
-    ("member", _without(MEMBERS, *_PLACE), "a row of members"),
-    ("rebalance", _without(REBALANCES, *_PLACE), "a row of rebalances"),
-    ("epoch", _without(EPOCHS, *_PLACE), "a row of epochs"),
-    ("membership", _without(MEMBERSHIPS, *_PLACE), "a row of memberships"),
-    ("move", _without(MOVES, *_PLACE), "a row of moves"),
-    ("revocation", _without(REVOCATIONS, *_PLACE), "a row of revocations"),
+    *((kind, _without(declared(TABLES[name]), *_PLACE), f"a row of {name}") for kind, name in TABLES_OF_KINDS.items()),
     ("group", _without(GROUPS, *_PLACE, "last_commit_ms", "offset_count"), "a row of groups, but for its offsets"),
     ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from groupcoord import Config, GroupCoordinator, ManualClock
-from groupcoord.cli.dump_input import find_segments, read_segment
+from groupcoord.cli.dump_records import find_segments, read_segment
 from groupcoord.coordinator import LoadError
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.errors import GroupcoordError

@@ -23,10 +23,9 @@ from cryptography.hazmat.primitives import serialization
 
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import TransientClusterError
-from groupcoord.analysis.live import fetching
+from groupcoord.analysis.live import offsets as live_offsets
 from groupcoord.analysis.live.cluster import KafkaCluster, connection
-from groupcoord.analysis.live.fetching import next_record_ms
-from groupcoord.analysis.live.offsets import offsets_retention_minutes, topic_ends
+from groupcoord.analysis.live.offsets import next_record_ms, offsets_retention_minutes, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.pipeline.sources import rows_of_offsets
 from groupcoord.client import Request
@@ -174,7 +173,7 @@ def test_a_broker_that_is_killed_is_read_on_when_it_is_back(
     broker: RealBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed amid a read and started again: every record, once."""
-    monkeypatch.setattr(fetching, "FETCH_BYTES", 20_000)
+    monkeypatch.setattr(live_offsets, "FETCH_BYTES", 20_000)
     expected = in_order(broker.rows_on_disk())
     found: Rows = []
     with connection(ClusterAddress(broker.bootstrap)) as (cluster, patience):
@@ -215,7 +214,7 @@ def test_a_quota_slows_down_and_leaves_nothing_out(broker: RealBroker, monkeypat
         sleep(duration_s)
 
     monkeypatch.setattr("groupcoord.analysis.live.cluster.time.sleep", wait)
-    monkeypatch.setattr(fetching, "FETCH_BYTES", 50_000)
+    monkeypatch.setattr(live_offsets, "FETCH_BYTES", 50_000)
     expected = in_order(broker.rows_on_disk())
     with connection(ClusterAddress(broker.bootstrap)) as (cluster, _):
         assert isinstance(cluster, KafkaCluster)

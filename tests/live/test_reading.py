@@ -19,11 +19,18 @@ from confluent_kafka.admin import AdminClient
 from groupcoord.analysis.decode.files import cut_ranges, find_segments, rows_of_files
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import ClusterError, InputError, LogCutError, TransientClusterError
-from groupcoord.analysis.live import fetching
+from groupcoord.analysis.live import offsets as live_offsets
 from groupcoord.analysis.live import offsets as offset_ranges
 from groupcoord.analysis.live.cluster import SETTLE_MS, FetchedBytes, KafkaCluster, Patience
-from groupcoord.analysis.live.fetching import Lost, sound_batches
-from groupcoord.analysis.live.offsets import OffsetRange, PartitionEnds, list_ends, plan, topic_ends
+from groupcoord.analysis.live.offsets import (
+    Lost,
+    OffsetRange,
+    PartitionEnds,
+    list_ends,
+    plan,
+    sound_batches,
+    topic_ends,
+)
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.pipeline.sources import ClusterSource, ClusterTail, rows_of_offsets
 from groupcoord.broker.cluster.leadership import NOBODY
@@ -66,7 +73,7 @@ def ranges(cluster: KafkaCluster, patience: Patience) -> list[OffsetRange]:
 
 @pytest.fixture(autouse=True)
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "FETCH_BYTES", 20_000)
+    monkeypatch.setattr(live_offsets, "FETCH_BYTES", 20_000)
 
 
 def test_the_rows_are_those_of_the_files(
@@ -129,7 +136,7 @@ def test_what_goes_wrong_for_a_while_is_tried_again(
 
 def test_leaders_change_in_mid_read(patience: Patience, monkeypatch: pytest.MonkeyPatch) -> None:
     """One moves, one dies, one is back and leads again: every record, once, in the order of the log."""
-    monkeypatch.setattr(fetching, "FETCH_BYTES", 2_000)
+    monkeypatch.setattr(live_offsets, "FETCH_BYTES", 2_000)
     found: Rows = []
     with ServerThread(topics={"orders": 3}, nodes=3) as server, closing_cluster(server) as cluster:
         for number in range(90):

@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
-from groupcoord.analysis.live.fetching import next_record_ms
-from groupcoord.analysis.live.offsets import offsets_retention_minutes
+from groupcoord.analysis.live.offsets import next_record_ms, offsets_retention_minutes
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
 from groupcoord.testing import ServerThread

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from groupcoord.analysis.decode.rows import RowSettings
-from groupcoord.analysis.live import fetching
+from groupcoord.analysis.live import offsets as live_offsets
 from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.offsets import OffsetRange, list_ends, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
@@ -90,7 +90,7 @@ def read(cluster: KafkaCluster, patience: Patience, one: OffsetRange, changes: L
 
 def test_leaders_change_in_mid_read(brokers: ThreeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaders are killed and come back while groups commit: what was planned is what each of the three disks has."""
-    monkeypatch.setattr(fetching, "FETCH_BYTES", 4_000)
+    monkeypatch.setattr(live_offsets, "FETCH_BYTES", 4_000)
     changes = LeaderChanges(brokers)
     preferred = {number: one.replicas[0] for number, one in brokers.partitions().items()}
     found: Rows = []

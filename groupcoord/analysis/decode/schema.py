@@ -28,6 +28,29 @@ class Column(NamedTuple):
     comment: str
 
 
+_OF_OFFSET = (
+    Column("leader_epoch", _INT, "-1: none"),
+    Column("metadata", _STRING, "metadata of the client"),
+    Column("commit_timestamp_ms", _LONG, "time of the commit"),
+    Column("expire_timestamp_ms", _LONG, "its own expiry, in value version 1; -1: not set"),
+    Column("topic_id", _BINARY, "16 bytes; null if not written or zero"),
+)
+_GROUP = Column("group_id", _STRING, "the group")
+_TOPIC_PARTITION = (
+    Column("topic", _STRING, "the topic"),
+    Column("topic_partition", _INT, "the topic's partition"),
+)
+_CLIENT = (
+    Column("client_id", _STRING, "client id"),
+    Column("client_host", _STRING, "host of the client"),
+)
+
+
+def _position(which: str = "") -> tuple[Column, Column]:
+    told = f"position of the record{which}"
+    return Column("log_partition", _INT, told), Column("log_offset", _LONG, told)
+
+
 COLUMNS = (
     Column("kind", _STRING, "record, control, corrupt or read"),
     Column("log_partition", _INT, "partition of __consumer_offsets; null if unknown from the file's folder"),
@@ -41,11 +64,7 @@ COLUMNS = (
     Column("topic", _STRING, "of committed offsets and their tombstones (types 0 and 1)"),
     Column("topic_partition", _INT, "goes with topic"),
     Column("committed_offset", _LONG, "for committed offsets, as all down to topic_id"),
-    Column("leader_epoch", _INT, "-1: none"),
-    Column("metadata", _STRING, "metadata of the client"),
-    Column("commit_timestamp_ms", _LONG, "time of the commit"),
-    Column("expire_timestamp_ms", _LONG, "its own expiry, in value version 1; -1: not set"),
-    Column("topic_id", _BINARY, "16 bytes; null if not written or zero"),
+    *_OF_OFFSET,
     Column("producer_id", _LONG, "of the batch; -1: none"),
     Column("producer_epoch", _SHORT, "goes with it"),
     Column("is_transactional", _BOOLEAN, "part of a transaction, including markers"),
@@ -105,15 +124,10 @@ COMMITS: Columns = (
     Column("log_partition", _INT, "partition of __consumer_offsets"),
     Column("log_offset", _LONG, "offset in that partition"),
     Column("log_timestamp_ms", _LONG, "the record's timestamp"),
-    Column("group_id", _STRING, "the group"),
-    Column("topic", _STRING, "the topic"),
-    Column("topic_partition", _INT, "the topic's partition"),
+    _GROUP,
+    *_TOPIC_PARTITION,
     Column("committed_offset", _LONG, "next offset to read; null in a tombstone, as all down to commit_timestamp_ms"),
-    Column("leader_epoch", _INT, "-1: none"),
-    Column("metadata", _STRING, "metadata of the client"),
-    Column("commit_timestamp_ms", _LONG, "time of the commit"),
-    Column("expire_timestamp_ms", _LONG, "its own expiry; -1: not set"),
-    Column("topic_id", _BINARY, "16 bytes; null if not written or zero"),
+    *_OF_OFFSET,
     Column("producer_id", _LONG, "-1 outside transactions"),
     Column("transaction", _STRING, "null outside transactions, else committed or open"),
     Column("tombstone", _BOOLEAN, "the offset was deleted, expired, or its group or topic was deleted"),
@@ -122,17 +136,11 @@ COMMITS: Columns = (
 """One row for each commit and tombstone, without those of aborted transactions."""
 
 CURRENT_OFFSETS: Columns = (
-    Column("group_id", _STRING, "the group"),
-    Column("topic", _STRING, "the topic"),
-    Column("topic_partition", _INT, "the topic's partition"),
+    _GROUP,
+    *_TOPIC_PARTITION,
     Column("committed_offset", _LONG, "next offset to read"),
-    Column("leader_epoch", _INT, "-1: none"),
-    Column("metadata", _STRING, "metadata of the client"),
-    Column("commit_timestamp_ms", _LONG, "time of the commit"),
-    Column("expire_timestamp_ms", _LONG, "its own expiry; -1: not set"),
-    Column("topic_id", _BINARY, "16 bytes; null if not written or zero"),
-    Column("log_partition", _INT, "position of the record"),
-    Column("log_offset", _LONG, "position of the record"),
+    *_OF_OFFSET,
+    *_position(),
 )
 """The offsets that a coordinator would answer after loading the log: one per group, topic and partition."""
 
@@ -182,8 +190,7 @@ PARTITION_LOAD: Columns = (
 """One row per log partition: its load, its largest group, and what compaction would save."""
 
 END_OFFSETS: Columns = (
-    Column("topic", _STRING, "the topic"),
-    Column("topic_partition", _INT, "the topic's partition"),
+    *_TOPIC_PARTITION,
     Column("end_offset", _LONG, "the offset after its last record"),
 )
 """End offsets of topics, the second input of the lag table."""
@@ -201,17 +208,15 @@ LIVE_END_OFFSETS: Columns = (
 """Result of :func:`groupcoord.spark.read_end_offsets`, and an input of :func:`groupcoord.spark.lag`."""
 
 RECORD_TIMES: Columns = (
-    Column("topic", _STRING, "the topic"),
-    Column("topic_partition", _INT, "the topic's partition"),
+    *_TOPIC_PARTITION,
     Column("committed_offset", _LONG, "offset that a group has committed"),
     Column("record_timestamp_ms", _LONG, "timestamp of the first record at or after it"),
 )
 """Timestamps of the next records of lagging groups."""
 
 LAG: Columns = (
-    Column("group_id", _STRING, "the group"),
-    Column("topic", _STRING, "the topic"),
-    Column("topic_partition", _INT, "the topic's partition"),
+    _GROUP,
+    *_TOPIC_PARTITION,
     Column("committed_offset", _LONG, "next offset to read; null: none is committed, or -1"),
     Column("end_offset", _LONG, "null if unknown"),
     Column("lag", _LONG, "lag in records, at least 0; null without an end, or with records and no offset"),
@@ -261,27 +266,25 @@ _SUBSCRIPTION = pa.struct(
 _ASSIGNMENT = pa.struct([("topic", _STRING), ("topic_id", _STRING), ("partitions", _INTS)])
 
 GENERATIONS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("generation", _INT, "its number"),
     Column("protocol_type", _STRING, "consumer, connect, ...; null before the first join"),
     Column("protocol", _STRING, "selected assignor; null without members"),
     Column("leader", _STRING, "member id of the leader; null without members"),
     Column("member_count", _INT, "number of members"),
     Column("state_timestamp_ms", _LONG, "end of its join phase, or when the group became empty"),
-    Column("log_partition", _INT, "position of the record"),
-    Column("log_offset", _LONG, "position of the record"),
+    *_position(),
     Column("log_timestamp_ms", _LONG, "when the record with the assignments was written"),
 )
 """Generations of classic groups in the log; one with a replaced static member is repeated."""
 
 MEMBERS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("type", _STRING, "Classic, Consumer, Share or Streams"),
     Column("generation", _INT, "of a classic group, else the group's epoch"),
     Column("member_id", _STRING, "the member"),
     Column("instance_id", _STRING, "of a static member"),
-    Column("client_id", _STRING, "client id"),
-    Column("client_host", _STRING, "host of the client"),
+    *_CLIENT,
     Column("session_timeout_ms", _INT, "null: a broker setting"),
     Column("rebalance_timeout_ms", _INT, "time to rejoin or revoke partitions; -1: unknown"),
     Column("subscription", _SUBSCRIPTION, "decoded subscription; raw: the bytes of classic members"),
@@ -293,13 +296,12 @@ MEMBERS: Columns = (
     Column("assignor", _STRING, "assignor selected by a member of a consumer group; null: none"),
     Column("is_leader", _BOOLEAN, "leader of a classic generation"),
     Column("member_epoch", _INT, "member epoch; null in a classic group"),
-    Column("log_partition", _INT, "position of the record of the generation or epoch"),
-    Column("log_offset", _LONG, "position of the record of the generation or epoch"),
+    *_position(" of the generation or epoch"),
 )
 """Members of every generation; for an epoch, its first members with their assignments at its end."""
 
 GROUPS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("type", _STRING, "Classic, Consumer, Share or Streams"),
     Column("state", _STRING, "as Kafka calls it"),
     Column("generation_or_epoch", _INT, "generation of a classic group, epoch of another; 0 if it only has offsets"),
@@ -320,7 +322,7 @@ GROUPS: Columns = (
 """Every group as a coordinator that loads the log would describe it."""
 
 REBALANCES: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("type", _STRING, "Classic, Consumer, Share or Streams, after the rebalance"),
     Column("from_generation", _INT, "or epoch; null: nothing earlier is in the log"),
     Column("to_generation", _INT, "unchanged if a static member was replaced"),
@@ -340,13 +342,12 @@ REBALANCES: Columns = (
     Column("partitions_moved", _INT, "number of partitions that changed or lost their owner"),
     Column("missing_generations", _INT, "number of generations in between that are not in the log"),
     Column("evidence", _STRING, "reason as text"),
-    Column("log_partition", _INT, "position of the record that shows it"),
-    Column("log_offset", _LONG, "position of the record that shows it"),
+    *_position(" that shows it"),
 )
 """Changes of a generation, an epoch or a static member's id in the log, with their cause."""
 
 EPOCHS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("whose", _STRING, "subject of the record's epoch: group, target or member"),
     Column("group_epoch", _INT, "group epoch after the record, as all that follow"),
     Column("target_epoch", _INT, "of the target assignment"),
@@ -361,19 +362,17 @@ EPOCHS: Columns = (
     ),
     Column("partitions", _INT, "number of assigned partitions"),
     Column("pending_partitions", _INT, "number of partitions pending revocation"),
-    Column("log_partition", _INT, "position of the record"),
-    Column("log_offset", _LONG, "position of the record"),
+    *_position(),
     Column("log_timestamp_ms", _LONG, "when it was written"),
 )
 """Every change of an epoch in a consumer, share or streams group, be it the group's, the target assignment's or a
 member's."""
 
 MEMBERSHIPS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("member_id", _STRING, "the member"),
     Column("instance_id", _STRING, "of a static member"),
-    Column("client_id", _STRING, "client id"),
-    Column("client_host", _STRING, "host of the client"),
+    *_CLIENT,
     Column("protocol", _STRING, "last protocol: consumer, share, streams, or classic (joins and syncs)"),
     Column("began", _STRING, "join, static replace, or upgrade of the classic group with the member; null: unknown"),
     Column("began_ms", _LONG, "start of the membership; null: before the log"),
@@ -389,13 +388,12 @@ MEMBERSHIPS: Columns = (
     Column("ended_ms", _LONG, "end of the membership; null: active"),
     Column("confidence", _DOUBLE, "confidence in the end: 1 proven by the records; null: unknown"),
     Column("evidence", _STRING, "reason as text"),
-    Column("log_partition", _INT, "position of the record that ended it, or began it if active"),
-    Column("log_offset", _LONG, "position of the record that ended it, or began it if active"),
+    *_position(" that ended it, or began it if active"),
 )
 """Memberships in consumer, share and streams groups: how they began and ended."""
 
 MOVES: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("epoch", _INT, "epoch of the target assignment that moves the partition"),
     Column("assignor", _STRING, "assignor that most members selected; null: the brokers' default"),
     Column("topic", _STRING, "its name, null if no commit of the group has it; for a task the subtopology"),
@@ -416,13 +414,12 @@ MOVES: Columns = (
         _BOOLEAN,
         "the new owner had a standby or warm-up task of it at the decision; null for partitions",
     ),
-    Column("log_partition", _INT, "position of the record of the target assignment"),
-    Column("log_offset", _LONG, "position of the record of the target assignment"),
+    *_position(" of the target assignment"),
 )
 """Partitions and tasks moved by the assignors of consumer and streams groups."""
 
 REVOCATIONS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("member_id", _STRING, "member that has to revoke"),
     Column("instance_id", _STRING, "of a static member"),
     Column("client_id", _STRING, "client id"),
@@ -434,13 +431,12 @@ REVOCATIONS: Columns = (
     Column("ended_ms", _LONG, "end of the revocation; null: not yet"),
     Column("took_ms", _LONG, "duration"),
     Column("end", _STRING, "given up; gone: the member was removed; rebalance time-out: it was fenced; null: not yet"),
-    Column("log_partition", _INT, "position of the record that starts it"),
-    Column("log_offset", _LONG, "position of the record that starts it"),
+    *_position(" that starts it"),
 )
 """Revocations by members of consumer and streams groups, with their duration."""
 
 ANOMALIES: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("kind", _STRING, "kind of anomaly"),
     Column("status", _STRING, "Burrow's status: REWIND, STOP or STALL; null if it has none"),
     Column("topic", _STRING, "null if it concerns the whole group"),
@@ -462,7 +458,7 @@ ANOMALIES: Columns = (
 duplicate owner, slow revocation, fenced member, never committed, uneven shares, idle members."""
 
 STALE_GROUPS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("type", _STRING, "Classic, Consumer, Share or Streams"),
     Column("state", _STRING, "as Kafka calls it"),
     Column("offset_count", _LONG, "number of offsets"),
@@ -477,9 +473,8 @@ STALE_GROUPS: Columns = (
 """Groups with offsets that expire without further use (KIP-211); brokers check retention some minutes late."""
 
 OFFSET_EXPIRY: Columns = (
-    Column("group_id", _STRING, "the group"),
-    Column("topic", _STRING, "the topic"),
-    Column("topic_partition", _INT, "the topic's partition"),
+    _GROUP,
+    *_TOPIC_PARTITION,
     Column("committed_offset", _LONG, "next offset to read"),
     Column("commit_timestamp_ms", _LONG, "time of the commit"),
     Column("expires_ms", _LONG, "expiry without further use; null: it does not expire, for instance if in use"),
@@ -488,7 +483,7 @@ OFFSET_EXPIRY: Columns = (
 """One row for each current offset (KIP-211); brokers check retention some minutes late."""
 
 SHARE_PARTITIONS: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("topic", _STRING, "its name; null if the log of groups does not have it"),
     Column("topic_id", _STRING, "its id"),
     Column("topic_partition", _INT, "goes with it"),
@@ -513,7 +508,7 @@ SHARE_PARTITIONS: Columns = (
 """Progress of share groups in topic partitions; current locks are not in the log."""
 
 DIFFERENCES: Columns = (
-    Column("group_id", _STRING, "the group"),
+    _GROUP,
     Column("topic", _STRING, "topic of an offset; null: about the group"),
     Column("topic_partition", _INT, "goes with topic"),
     Column("field", _STRING, "differing field"),

@@ -16,6 +16,7 @@ from groupcoord.analysis.decode.parquet import (
     OFFSET_TYPES,
     WRITTEN_COLUMNS,
     WRITTEN_COMMITS,
+    ResultDirectory,
     Written,
     every,
     flags,
@@ -23,7 +24,6 @@ from groupcoord.analysis.decode.parquet import (
     integers,
     write_run,
 )
-from groupcoord.analysis.decode.results import ResultDirectory
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import (
     CORRUPT,

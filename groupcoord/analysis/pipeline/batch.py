@@ -11,8 +11,7 @@ import pyarrow as pa
 from attrs import evolve, frozen
 
 from groupcoord.analysis.decode.files import RecordTask
-from groupcoord.analysis.decode.parquet import Written
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import ResultDirectory, Written
 from groupcoord.analysis.decode.schema import KIND_RECORD
 from groupcoord.analysis.errors import InputError, RunFailedError, first_line
 from groupcoord.analysis.options import Selection

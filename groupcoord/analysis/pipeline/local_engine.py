@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 
 from groupcoord.analysis.decode.files import RecordTask
-from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, TableFile
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, ResultDirectory, TableFile
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.fold.records import (

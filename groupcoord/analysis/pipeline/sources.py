@@ -40,17 +40,20 @@ from groupcoord.analysis.decode.tailing import (
 )
 from groupcoord.analysis.errors import InputError, LogCutError, first_line
 from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
-from groupcoord.analysis.live.fetching import DELETED, Lost, RangeFetcher, record_times
-from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.offsets import (
+    DELETED,
+    Lost,
     OffsetRange,
+    RangeFetcher,
     TopicEnds,
     check_readable,
     list_ends,
     offsets_retention_minutes,
     plan,
+    record_times,
     topic_ends,
 )
+from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.clock import SystemClock

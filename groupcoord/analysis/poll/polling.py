@@ -13,7 +13,7 @@ from importlib.metadata import version
 import pyarrow as pa
 from attrs import asdict, evolve, frozen
 
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.decode.schema import (
     ANOMALIES,
     CURRENT_OFFSETS,

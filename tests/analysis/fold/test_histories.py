@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_RECORD, RECORDS
 from groupcoord.analysis.fold.histories import feed_history, folded_histories
 from groupcoord.analysis.fold.history import LogHistory

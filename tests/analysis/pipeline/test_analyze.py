@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import SystemClock
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.errors import RunFailedError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.pipeline import sources

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.decode.schema import COMMITS, MEMBERS, arrow_schema
 from groupcoord.analysis.fold.history.causes import JOIN, SESSION_EXPIRY
 from groupcoord.analysis.report.data.groups import (

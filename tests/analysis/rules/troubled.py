@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_RECORD, RECORDS
 from groupcoord.analysis.fold.commits import CommitFacts, CommitFold, commits
 from groupcoord.analysis.fold.histories import feed_history

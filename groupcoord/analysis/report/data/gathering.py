@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
-from groupcoord.analysis.decode.results import ResultDirectory
+from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.fold.history.rows import (
     CLASSIC,
     Row,
