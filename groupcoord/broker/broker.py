@@ -168,12 +168,12 @@ class Broker(Dispatcher):
         The pause before the next attempt doubles with each failure, up to a minute.
         """
         parts = self.parts
-        self.transactions.tell()
+        self.transactions.report_omitted()
         parts.loading.retry()
         parts.share.reload_failed()
         parts.reload_shared()
-        self.data.look_after()
-        self.share_requests.partitions.look_after()
+        self.data.maintain()
+        self.share_requests.partitions.report_omitted()
         parts.notices.report()
         self.deliver_replies()
 

@@ -283,7 +283,7 @@ class Connection:
         turns = self._turns
         while self._can_handle():
             if self._work is not None:
-                self._go_on()
+                self._continue_work()
             else:
                 self._handle_next()
             if turns.is_time_up():
@@ -525,7 +525,7 @@ class Connection:
         # During a turn, the portion of this connection has begun already.
         if not self.is_queued:
             self._turns.begin_portion()
-        self._go_on()
+        self._continue_work()
         self._wait_for_turn()
 
     def _answer_with(self, work: Work[WireResponse | None], awaited: Awaited | None) -> Work[None]:
@@ -533,7 +533,7 @@ class Connection:
         yield awaited
         self.answer((yield from work))
 
-    def _go_on(self) -> None:
+    def _continue_work(self) -> None:
         self._is_working = True
         try:
             while (work := self._work) is not None:
@@ -552,7 +552,7 @@ class Connection:
                         self._broker.start_job(awaited)
                     if not awaited.is_done:
                         self._awaited = awaited
-                        awaited.on_done = self._awaited_has_come
+                        awaited.on_done = self._on_awaited
                         return
         except ProtocolError as error:
             self.refuse(str(error))
@@ -561,7 +561,7 @@ class Connection:
         finally:
             self._is_working = False
 
-    def _awaited_has_come(self) -> None:
+    def _on_awaited(self) -> None:
         # The connection may be closed by now; then it is not queued.
         self._awaited = None
         self._wait_for_turn()

@@ -52,7 +52,7 @@ class RateLimitedLogger:
         interval = self._intervals.get(kind)
         if interval is None or now_s - interval.started_s >= self._interval_s:
             if interval is not None:
-                self._tell(kind, interval, now_s)
+                self._report_interval(kind, interval, now_s)
             interval = _Interval(now_s, 0)
         if interval.written < self._burst:
             self._logger.log(level, message, *arguments, exc_info=exc_info)
@@ -78,9 +78,9 @@ class RateLimitedLogger:
         for kind, interval in list(self._intervals.items()):
             if ends or now_s - interval.started_s >= self._interval_s:
                 del self._intervals[kind]
-                self._tell(kind, interval, now_s)
+                self._report_interval(kind, interval, now_s)
 
-    def _tell(self, kind: str, interval: _Interval, now_s: float) -> None:
+    def _report_interval(self, kind: str, interval: _Interval, now_s: float) -> None:
         if interval.left_out:
             self._logger.log(
                 interval.level,
@@ -95,7 +95,7 @@ class RateLimitedLogger:
 
 logger = logging.getLogger("groupcoord.host")
 
-TOLD_TOPICS = 5
+NAMED_TOPICS_MAX = 5
 """Most topics that one line names."""
 
 
@@ -130,12 +130,12 @@ class Notices:
         ]
         if idle:
             # A request may configure thousands of topics.
-            left_out = f" and {len(idle) - TOLD_TOPICS} more" if len(idle) > TOLD_TOPICS else ""
+            left_out = f" and {len(idle) - NAMED_TOPICS_MAX} more" if len(idle) > NAMED_TOPICS_MAX else ""
             self._lines.warning(
                 "settings without effect",
                 self._now_s(),
                 "topics have got settings that have no effect here: %s%s",
-                ", ".join(idle[:TOLD_TOPICS]),
+                ", ".join(idle[:NAMED_TOPICS_MAX]),
                 left_out,
             )
 

@@ -152,7 +152,7 @@ class ClusterNode:
             listener.name: advertised(node, listener, _port(sockets, listener.name), 0)
             for listener in storage.security.listeners
         } or {"": node}
-        self._address = NodeAddress(node.node_id, {name: (told.host, told.port) for name, told in own.items()})
+        self._address = NodeAddress(node.node_id, {name: (node.host, node.port) for name, node in own.items()})
         self._stack = AsyncExitStack()
         self._loop: asyncio.AbstractEventLoop
 
@@ -227,7 +227,7 @@ class ClusterNode:
         self.server.broker.reload_shared()
         self.server.notice()
 
-    # ------------------------------------------------------------ what clients are told
+    # ------------------------------------------------------------ addresses for clients
 
     def _heard(self) -> None:
         assert self._participant is not None

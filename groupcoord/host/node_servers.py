@@ -174,8 +174,8 @@ class NodeServers:
             )
         for number, (node, own) in enumerate(zip(self._nodes_as_told.values(), self.addresses.values(), strict=True)):
             for listener in storage.security.listeners:
-                told = advertised(node, listener, own[listener.name][1], number)
-                storage.security.advertise(listener.name, told)
+                listener_node = advertised(node, listener, own[listener.name][1], number)
+                storage.security.advertise(listener.name, listener_node)
 
     def _make_server(self, node_id: int) -> Server:
         storage, leadership = self.storage, self._leadership

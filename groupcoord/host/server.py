@@ -464,7 +464,7 @@ class Server:
         peers = list(self._peers.values())
         for peer in peers:
             peer.transport.close()
-        await self._see_them_go()
+        await self._wait_until_closed()
         for peer in peers:
             peer.transport.abort()
         self.broker.close()
@@ -475,7 +475,7 @@ class Server:
     async def abort(self) -> None:
         """Stop as a killed process does: nothing more is sent, handled or flushed. For tests."""
         self.kill()
-        await self._see_them_go()
+        await self._wait_until_closed()
 
     def kill(self) -> None:
         """Stop as :meth:`abort`, without waiting for the sockets."""
@@ -515,7 +515,7 @@ class Server:
             if timer is not None:
                 timer.cancel()
 
-    async def _see_them_go(self) -> None:
+    async def _wait_until_closed(self) -> None:
         """Wait until all connections are closed, for ``SHUTDOWN_TIMEOUT_S`` at most."""
         deadline_s = self.loop.time() + SHUTDOWN_TIMEOUT_S
         while (self._peers or self._connecting) and self.loop.time() < deadline_s:

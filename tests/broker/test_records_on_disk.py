@@ -129,5 +129,5 @@ def test_a_waiting_fetch_is_told_that_its_log_has_failed(tmp_path: Path) -> None
     waiting = world.send(fetch_of(part(fetch_offset=1), name="one", max_wait_ms=60_000))
     assert waiting.answers == []
     next((tmp_path / "one-0").glob("*.log")).unlink()
-    world.data.look_after()
+    world.data.maintain()
     assert waiting.answers[0].topics[0].partitions[0].error_code is FAILED

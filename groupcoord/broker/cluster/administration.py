@@ -74,7 +74,7 @@ def answer_describe_cluster(
     leadership: Leadership,
     cluster_id: str,
     permissions: Permissions = UNRESTRICTED,
-    told: Mapping[int, Node] | None = None,
+    addresses: Mapping[int, Node] | None = None,
 ) -> DescribeClusterResponse:
     # KIP-919: only controllers answer for their endpoints.
     if request.endpoint_type == EndpointType.CONTROLLER:
@@ -90,7 +90,7 @@ def answer_describe_cluster(
     return DescribeClusterResponse(
         cluster_id=cluster_id,
         controller_id=leadership.controller_id,
-        brokers=tuple(ClusterBroker(*node) for node in leadership.brokers(told)),
+        brokers=tuple(ClusterBroker(*node) for node in leadership.brokers(addresses)),
         cluster_authorized_operations=operations,
     )
 
@@ -126,8 +126,8 @@ def answer_elect_leaders(
     elif request.election_type not in list(ElectionType):
         refusal = ErrorCode.INVALID_REQUEST, f"Value {request.election_type} must be one of [0, 1]"
     if refusal is not None:
-        asked = request.topic_partitions or ()
-        refused = yield from each_partition(asked, lambda name, index: ElectedPartition(index, *refusal))
+        named = request.topic_partitions or ()
+        refused = yield from each_partition(named, lambda name, index: ElectedPartition(index, *refusal))
         return ElectLeadersResponse(refusal[0], refused)
     elects = request.election_type == ElectionType.PREFERRED
 
@@ -303,22 +303,22 @@ def answer_describe_log_dirs(
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.topics is None:
-        asked = [TopicEntry(topic.name, tuple(range(topic.partition_count))) for topic in data.topics]
+        topics = [TopicEntry(topic.name, tuple(range(topic.partition_count))) for topic in data.topics]
     else:
-        asked = yield from merged(request.topics)
+        topics = yield from merged(request.topics)
     folder = data.topics.directory
     log_dir = _log_dir(data.topics)
     try:
-        measured = yield from each_partition(asked, partial(_measured, data))
+        measured = yield from each_partition(topics, partial(_measured, data))
         volume = None if folder is None else shutil.disk_usage(folder)
     # Like a directory that a broker has taken offline.
     except (FailedLogError, OSError):
         return DescribeLogDirsResponse((LogDir(log_dir, (), error_code=ErrorCode.KAFKA_STORAGE_ERROR),))
     known = (TopicEntry(name, tuple(size for size in sizes if size is not None)) for name, sizes in measured)
-    told = tuple(topic for topic in known if topic.partitions)
+    found = tuple(topic for topic in known if topic.partitions)
     if volume is None:
-        return DescribeLogDirsResponse((LogDir(log_dir, told),))
-    return DescribeLogDirsResponse((LogDir(log_dir, told, volume.total, volume.free),))
+        return DescribeLogDirsResponse((LogDir(log_dir, found),))
+    return DescribeLogDirsResponse((LogDir(log_dir, found, volume.total, volume.free),))
 
 
 def answer_alter_replica_log_dirs(

@@ -78,8 +78,8 @@ class Leadership:
     def node(self, node_id: int) -> Node | None:
         return self._nodes[node_id] if node_id in self._running else None
 
-    def brokers(self, told: Mapping[int, Node] | None = None) -> tuple[Node, ...]:
-        return tuple((told or self._nodes)[node_id] for node_id in self._nodes if node_id in self._running)
+    def brokers(self, addresses: Mapping[int, Node] | None = None) -> tuple[Node, ...]:
+        return tuple((addresses or self._nodes)[node_id] for node_id in self._nodes if node_id in self._running)
 
     @property
     def controller_id(self) -> int:

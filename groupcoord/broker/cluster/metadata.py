@@ -80,7 +80,7 @@ def answer_metadata(
     permissions: Permissions = UNRESTRICTED,
     *,
     auto_creates: bool = False,
-    told: Mapping[int, Node] | None = None,
+    addresses: Mapping[int, Node] | None = None,
 ) -> Work[MetadataResponse]:
     """Describe the cluster and the requested topics.
 
@@ -98,8 +98,8 @@ def answer_metadata(
     # As in Kafka, one topic id makes all names ignored.
     elif any(reference.topic_id != ZERO_UUID for reference in references):
         # Repeated topics are answered once.
-        asked = dict.fromkeys([reference.topic_id for reference in references if reference.topic_id != ZERO_UUID])
-        found = yield from each(asked, view.by_id)
+        topic_ids = dict.fromkeys([reference.topic_id for reference in references if reference.topic_id != ZERO_UUID])
+        found = yield from each(topic_ids, view.by_id)
     else:
         named = [reference.name for reference in references if reference.name is not None]
         found = yield from each((yield from run_on_entries(scala_set_order, named)), view.by_name)
@@ -109,7 +109,7 @@ def answer_metadata(
         # Denied clients get 0, not an error.
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return MetadataResponse(
-        brokers=tuple(MetadataBroker(*node) for node in leadership.brokers(told)),
+        brokers=tuple(MetadataBroker(*node) for node in leadership.brokers(addresses)),
         topics=tuple(described),
         cluster_id=topics.cluster_id,
         controller_id=leadership.controller_id,

@@ -132,8 +132,8 @@ class Quotas:
                 # ClientQuotaControlManager reports the entity as its Java class prints it.
                 is_repeated = key in changes or key in refused
                 if is_repeated or len({operation.key for operation in entry.ops}) < len(entry.ops):
-                    told = ", ".join(f"{kind}={_told(name)}" for kind, name in entity.items())
-                    raise _QuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{told}}})")
+                    text = ", ".join(f"{kind}={_name_or_default(name)}" for kind, name in entity.items())
+                    raise _QuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{text}}})")
                 if len(changes) >= ENTITIES_MAX:
                     raise _QuotaError(TOO_MANY)
                 changes[key] = _checked_change(entity, entry)
@@ -200,7 +200,7 @@ def _key_of(entity: Entity) -> _Key:
     return tuple(sorted(entity.items(), key=lambda part: part[0]))
 
 
-def _told(name: str | None) -> str:
+def _name_or_default(name: str | None) -> str:
     return "<default>" if name is None else name
 
 

@@ -82,7 +82,7 @@ def checked_broker_configs(own: Configs) -> Configs:
     fixed = [name for name in own if name not in DYNAMIC]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    told, values = checked_values(own, BROKER_DEFINITIONS, "broker")
+    configs, values = checked_values(own, BROKER_DEFINITIONS, "broker")
     threads, buffer_bytes = (
         values.get(name, BROKER_DEFINITIONS[name].default) for name in (CLEANER_THREADS, DEDUPE_BUFFER)
     )
@@ -91,7 +91,7 @@ def checked_broker_configs(own: Configs) -> Configs:
         raise ConfigError(f"{DEDUPE_BUFFER} must be at least 1MB per cleaner thread: {buffer_bytes} for {threads}")
     if values.get(RETENTION) == 0:
         raise ConfigError(f"{RETENTION} must be unlimited (-1) or greater than 0")
-    return told
+    return configs
 
 
 class BrokerConfigs(KeptConfigs):

@@ -117,15 +117,15 @@ def _pattern(part: str) -> tuple[str, Any]:
 
 
 def checked_client_metrics(own: Configs) -> Configs:
-    told, values = checked_values(own, CLIENT_METRICS_DEFINITIONS, "client metrics")
+    configs, values = checked_values(own, CLIENT_METRICS_DEFINITIONS, "client metrics")
     interval_ms = values.get(INTERVAL_MS, USUAL_MS)
     if not SHORTEST_MS <= interval_ms <= LONGEST_MS:
         raise IntervalError(
             f"Invalid value {interval_ms} for interval.ms, interval must be between {SHORTEST_MS} and {LONGEST_MS} "
             "(1 hour)"
         )
-    Subscription.of(told)
-    return told
+    Subscription.of(configs)
+    return configs
 
 
 class ClientMetrics(KeptConfigs):

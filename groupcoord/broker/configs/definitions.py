@@ -117,7 +117,7 @@ def by_name(*definitions: Definition) -> Definitions:
 
 
 def checked_topic_configs(own: Configs) -> Configs:
-    told, values = checked_values(own, TOPIC_DEFINITIONS, "topic")
+    configs, values = checked_values(own, TOPIC_DEFINITIONS, "topic")
     shortest, longest = (
         values.get(key, TOPIC_DEFINITIONS[key].default) for key in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
@@ -127,19 +127,19 @@ def checked_topic_configs(own: Configs) -> Configs:
     # LogConfig refuses it unless the broker has tiered storage.
     if values.get("remote.storage.enable"):
         raise ConfigError("Tiered Storage functionality is disabled in the broker.")
-    return told
+    return configs
 
 
 def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
-    told, values = {}, {}
+    configs, values = {}, {}
     for name, text in own.items():
         definition = definitions.get(name)
         if definition is None:
             raise ConfigError(f"Unknown {what} config name: {name}")
         values[name] = value = definition.kind.parse(name, text)
         definition.kind.check(name, value)
-        told[name] = definition.kind.text(value)
-    return told, values
+        configs[name] = definition.kind.text(value)
+    return configs, values
 
 
 def _like_broker(name: str, broker_key: str, *, tells_default: bool = True) -> Definition:

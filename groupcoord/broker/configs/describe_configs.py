@@ -168,7 +168,7 @@ def answer_describe_configs(
         error_code, message = ErrorCode.INVALID_REQUEST, "There are settings of topics, groups and brokers only."
         refused = yield from each(request.resources, lambda wanted: _refusal(wanted, error_code, message))
         return DescribeConfigsResponse(refused)
-    told: dict[ResourceToDescribe, DescribedConfigs] = {}
+    once: dict[ResourceToDescribe, DescribedConfigs] = {}
     described: list[DescribedConfigs] = []
     denied: list[DescribedConfigs] = []
     for wanted in request.resources:
@@ -180,9 +180,9 @@ def answer_describe_configs(
             denied.append(_refusal(wanted, error.error_code, error.message))
             continue
         # Repeated resources are described once; a request may name one any number of times.
-        if wanted not in told:
-            told[wanted] = _describe(wanted, resources, request.include_synonyms)
-        described.append(told[wanted])
+        if wanted not in once:
+            once[wanted] = _describe(wanted, resources, request.include_synonyms)
+        described.append(once[wanted])
     return DescribeConfigsResponse(tuple(described + denied))
 
 
@@ -226,7 +226,7 @@ def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()
     # As DescribeConfigs shows them, but without synonyms.
     resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, layers)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
-    return tuple(CreatedTopicConfig(told.name, told.value, False, told.config_source) for told in described)
+    return tuple(CreatedTopicConfig(each.name, each.value, False, each.config_source) for each in described)
 
 
 def answer_list_config_resources(
@@ -235,8 +235,8 @@ def answer_list_config_resources(
     if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     # KIP-1142: no type stands for all.
-    asked = dict.fromkeys(request.resource_types or ConfigResourceType)
-    if not all(is_known_type(resource_type) for resource_type in asked):
+    resource_types = dict.fromkeys(request.resource_types or ConfigResourceType)
+    if not all(is_known_type(resource_type) for resource_type in resource_types):
         return ListConfigResourcesResponse(ErrorCode.UNSUPPORTED_VERSION)
     node = [str(resources.node_id)]
     names = {
@@ -248,7 +248,7 @@ def answer_list_config_resources(
     }
     listed = [
         ConfigResource(name, resource_type)
-        for resource_type in asked
+        for resource_type in resource_types
         for name in names.get(ConfigResourceType(resource_type), [])
     ]
     return ListConfigResourcesResponse(ErrorCode.NONE, tuple(listed))

@@ -71,7 +71,7 @@ _ATTRIBUTES: dict[type[GroupSettings], dict[str, str]] = {
 
 
 def checked_group_configs(own: Configs, config: Config) -> Configs:
-    told, values = checked_values(own, GROUP_DEFINITIONS, "group")
+    configs, values = checked_values(own, GROUP_DEFINITIONS, "group")
     for settings in _TYPES:
         # GroupConfig.validate checks bounds before relations between configs.
         for name, bounds in bounds_of(settings.GROUP_TYPE, config).items():
@@ -101,8 +101,8 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
     for settings in _TYPES:
         # The settings of each type have checks of their kind.
-        group_settings(settings, told, config)
-    return told
+        group_settings(settings, configs, config)
+    return configs
 
 
 def group_settings(settings: type[SettingsT], own: Configs, config: Config) -> SettingsT:

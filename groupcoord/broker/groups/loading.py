@@ -28,26 +28,26 @@ class AppendFailureLog:
         self._clock = clock
         self._failing: dict[int, int] = {}  # log partition → its log end offset at that time
         self._reason = ""
-        self._untold_count = 0
+        self._unlogged_count = 0
         self._count = 0
-        self._is_told = False
+        self._is_logged = False
         self._next_line_ms = 0
 
-    def tell(self) -> None:
+    def report(self) -> None:
         for partition, failures in self._coordinator.take_append_failures().items():
             self._failing[partition] = failures.next_log_offset
             self._reason = failures.reason
-            self._untold_count += failures.count
+            self._unlogged_count += failures.count
             self._count += failures.count
         now_ms = self._clock.now_ms()
-        if self._untold_count and now_ms >= self._next_line_ms:
-            logger.error("the log can't be written: %s (appends refused: %d)", self._reason, self._untold_count)
-            self._untold_count, self._next_line_ms, self._is_told = 0, now_ms + PAUSE_MS, True
+        if self._unlogged_count and now_ms >= self._next_line_ms:
+            logger.error("the log can't be written: %s (appends refused: %d)", self._reason, self._unlogged_count)
+            self._unlogged_count, self._next_line_ms, self._is_logged = 0, now_ms + PAUSE_MS, True
         # All failing partitions must be written again; success in one proves nothing for another.
         # `_take_written` may empty it, so it is tested twice.
-        if self._failing and self._take_written() and not self._failing and self._is_told:
+        if self._failing and self._take_written() and not self._failing and self._is_logged:
             logger.warning("the log can be written again (appends refused in the meantime: %d)", self._count)
-            self._untold_count, self._count, self._is_told = 0, 0, False
+            self._unlogged_count, self._count, self._is_logged = 0, 0, False
 
     def _take_written(self) -> bool:
         """Remove log partitions that were written since, or have failed; return whether any was written."""
@@ -84,7 +84,7 @@ class Reloading:
         self._clock = clock
         self._count = coordinator.config.offsets_topic_num_partitions
         self._failures: dict[int, _Failure] = {}
-        self._append_watch = AppendFailureLog(coordinator, clock)
+        self._append_failures = AppendFailureLog(coordinator, clock)
         self._log = RateLimitedLogger(logger)
 
     def load_all(self, leader_epochs: Mapping[int, int]) -> None:
@@ -109,10 +109,10 @@ class Reloading:
 
     def retry(self) -> None:
         """Load failed log partitions that are due, and log append failures."""
-        self._append_watch.tell()
+        self._append_failures.report()
         now_ms = self._clock.now_ms()
         # A file may disappear without an append that notices.
-        self._give_up_failed(now_ms)
+        self._fail_unreadable(now_ms)
         self._log.report(now_ms / 1000)
         for partition in range(self._count):
             if self._coordinator.status(partition) is not PartitionStatus.FAILED:
@@ -132,7 +132,7 @@ class Reloading:
                 again = "log partition %d had failed and is loaded again"
                 self._log.warning("loaded again", now_ms / 1000, again, partition)
 
-    def _give_up_failed(self, now_ms: int) -> None:
+    def _fail_unreadable(self, now_ms: int) -> None:
         store = self._coordinator.log_store
         if isinstance(store, FailingStore):
             for partition, error in store.find_failed().items():

@@ -70,7 +70,7 @@ OffsetsOfGroup = Mapping[str, Mapping[int, object]]
 Committed = Callable[[str | None], OffsetsOfGroup]
 """Returns a live view of a group's committed offsets."""
 
-Ask = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
+FetchOffsets = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
 
 
 def names_many(request: OffsetFetch, committed: Committed) -> bool:
@@ -93,9 +93,9 @@ def has_many_offsets(committed: OffsetsOfGroup) -> bool:
 class OffsetFetches:
     """Work of a large OffsetFetch."""
 
-    def __init__(self, request: OffsetFetch, ask: Ask, committed: Committed, topics: TopicRegistry) -> None:
+    def __init__(self, request: OffsetFetch, fetch: FetchOffsets, committed: Committed, topics: TopicRegistry) -> None:
         self._request = request
-        self._ask = ask
+        self._response_to = fetch
         self._committed = committed
         self._topics = topics
 
@@ -121,7 +121,7 @@ class OffsetFetches:
         return (yield from self._fetch(wanted))
 
     def _fetch(self, wanted: GroupToFetch) -> Work[FetchedGroup]:
-        response = yield from self._ask(evolve(self._request, groups=(wanted,)))
+        response = yield from self._response_to(evolve(self._request, groups=(wanted,)))
         return response.groups[0]
 
     def _fetch_all(self, wanted: GroupToFetch, committed: OffsetsOfGroup) -> Work[FetchedGroup]:
@@ -175,8 +175,8 @@ class OffsetFetches:
             gathered = _Gathered()
             named = topic.partition_indexes
             # Without a partition nothing shows whether the topic is refused, so any is named.
-            asked = named or ANY_PARTITION
-            for indexes in portions(asked, MANY_OFFSETS):
+            to_read = named or ANY_PARTITION
+            for indexes in portions(to_read, MANY_OFFSETS):
                 some = TopicToFetch(topic.name, tuple(indexes), topic.topic_id)
                 found = yield from self._fetch(evolve(wanted, topics=(some,)))
                 if found.error_code is not ErrorCode.NONE:
@@ -256,7 +256,7 @@ class GroupRequests:
         self._topics = topics
         self._prepare = prepare
 
-    def _ask(self, connection: Connection, request: Any) -> Work[Any]:
+    def _response_to(self, connection: Connection, request: Any) -> Work[Any]:
         answer = Answer()
         # The response may have to wait for the log.
         connection.submit(request, answer)
@@ -269,7 +269,7 @@ class GroupRequests:
     def fetch_offsets(self, connection: Connection, request: OffsetFetch) -> Work[WireResponse | None] | None:
         if names_many(request, self._committed):
             return OffsetFetches(
-                request, lambda each: self._ask(connection, each), self._committed, self._topics
+                request, lambda each: self._response_to(connection, each), self._committed, self._topics
             ).work()
         connection.submit(request)
         return None
@@ -284,14 +284,14 @@ class GroupRequests:
 
     def delete_offsets(self, connection: Connection, request: OffsetDelete) -> Work[WireResponse | None]:
         if sum(1 + len(topic.partition_indexes) for topic in request.topics) <= MANY_OFFSETS:
-            whole: OffsetDeleteResponse = yield from self._ask(connection, request)
+            whole: OffsetDeleteResponse = yield from self._response_to(connection, request)
             return whole
         topics: list[TopicResult] = []
         for topic in request.topics:
             partitions: list[PartitionResult] = []
             for indexes in portions(topic.partition_indexes, MANY_OFFSETS):
                 some = OffsetDelete(request.group_id, (TopicToDelete(topic.name, tuple(indexes)),))
-                response: OffsetDeleteResponse = yield from self._ask(connection, some)
+                response: OffsetDeleteResponse = yield from self._response_to(connection, some)
                 if response.error_code is not ErrorCode.NONE:
                     return response
                 partitions += (partition for found in response.topics for partition in found.partitions)
@@ -308,10 +308,10 @@ class GroupRequests:
         nodes = connection.nodes
 
         def find(key: str) -> Work[FoundCoordinator]:
-            asked = request if len(request.keys) == 1 else evolve(request, keys=(key,))
+            part = request if len(request.keys) == 1 else evolve(request, keys=(key,))
             # May create the transaction topic; a refusal was handled above.
-            self._prepare(connection, asked)
-            found: FoundCoordinator = (yield from self._ask(connection, asked)).coordinators[0]
+            self._prepare(connection, part)
+            found: FoundCoordinator = (yield from self._response_to(connection, part)).coordinators[0]
             # Each listener has its own advertised addresses.
             if nodes is None or found.node == NO_NODE:
                 return found
@@ -322,15 +322,15 @@ class GroupRequests:
         return FindCoordinatorResponse(tuple((yield from _each_once(request.keys, find))))
 
     def list_groups(self, connection: Connection, request: ListGroups) -> Work[WireResponse | None]:
-        response: WireResponse = yield from self._ask(connection, request)
+        response: WireResponse = yield from self._response_to(connection, request)
         # The response may be large, so others have their turn first.
         yield None
         return response
 
     def describe_groups(self, connection: Connection, request: DescribeGroups) -> Work[WireResponse | None]:
         def describe(group_id: str | None) -> Work[DescribedGroup]:
-            asked = DescribeGroups((group_id,), request.include_authorized_operations)
-            group: DescribedGroup = (yield from self._ask(connection, asked)).groups[0]
+            part = DescribeGroups((group_id,), request.include_authorized_operations)
+            group: DescribedGroup = (yield from self._response_to(connection, part)).groups[0]
             return group
 
         groups = yield from _each_once(request.group_ids, describe)
@@ -341,7 +341,7 @@ class GroupRequests:
 
     def describe_groups_of_a_kind(self, connection: Connection, request: Any) -> Work[WireResponse | None]:
         def describe(group_id: str | None) -> Work[Any]:
-            return (yield from self._ask(connection, evolve(request, group_ids=(group_id,)))).groups[0]
+            return (yield from self._response_to(connection, evolve(request, group_ids=(group_id,)))).groups[0]
 
         groups = yield from _each_once(request.group_ids, describe)
         yield None
@@ -351,20 +351,22 @@ class GroupRequests:
     def describe_share_offsets(
         self, connection: Connection, request: DescribeShareGroupOffsets
     ) -> Work[WireResponse | None]:
-        def ask(group_id: str, topics: tuple[ShareTopicToDescribe, ...] | None) -> Work[DescribedShareGroupOffsets]:
-            asked = DescribeShareGroupOffsets((ShareGroupToDescribe(group_id, topics),))
-            group: DescribedShareGroupOffsets = (yield from self._ask(connection, asked)).groups[0]
+        def describe_partitions(
+            group_id: str, topics: tuple[ShareTopicToDescribe, ...] | None
+        ) -> Work[DescribedShareGroupOffsets]:
+            part = DescribeShareGroupOffsets((ShareGroupToDescribe(group_id, topics),))
+            group: DescribedShareGroupOffsets = (yield from self._response_to(connection, part)).groups[0]
             return group
 
         def describe(wanted: ShareGroupToDescribe) -> Work[DescribedShareGroupOffsets]:
             group_id, topics = wanted
             if topics is None or sum(1 + len(topic.partitions) for topic in topics) <= MANY_OFFSETS:
-                return (yield from ask(group_id, topics))
+                return (yield from describe_partitions(group_id, topics))
             described: list[DescribedShareTopic] = []
             for name, partitions in topics:
                 found: list[DescribedShareOffset] = []
                 for some in portions(partitions, MANY_OFFSETS):
-                    group = yield from ask(group_id, (ShareTopicToDescribe(name, tuple(some)),))
+                    group = yield from describe_partitions(group_id, (ShareTopicToDescribe(name, tuple(some)),))
                     if group.error_code is not ErrorCode.NONE:
                         return group
                     found += group.topics[0].partitions
@@ -380,11 +382,13 @@ class GroupRequests:
     def delete_groups(self, connection: Connection, request: DeleteGroups) -> Work[WireResponse | None]:
         # In one step their tombstones can share an append.
         if len(request.group_ids) <= FEW_GROUPS:
-            whole: DeleteGroupsResponse = yield from self._ask(connection, request)
+            whole: DeleteGroupsResponse = yield from self._response_to(connection, request)
             return whole
 
         def delete(group_id: str | None) -> Work[tuple[DeletedGroup, ...]]:
-            results: tuple[DeletedGroup, ...] = (yield from self._ask(connection, DeleteGroups((group_id,)))).results
+            results: tuple[DeletedGroup, ...] = (
+                yield from self._response_to(connection, DeleteGroups((group_id,)))
+            ).results
             return results
 
         # Kafka answers a repeated group once.
@@ -401,7 +405,7 @@ class GroupRequests:
         left: list[LeftMember] = []
         for members in portions(request.members, MANY_MEMBERS):
             some = LeaveGroup(request.group_id, tuple(members))
-            response: LeaveGroupResponse = yield from self._ask(connection, some)
+            response: LeaveGroupResponse = yield from self._response_to(connection, some)
             if response.error_code is not ErrorCode.NONE:
                 return response
             left += response.members
@@ -413,8 +417,8 @@ def _is_refused(topic: DescribedShareTopic) -> bool:
     return bool(topic.partitions) and topic.partitions[0].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _each_once(names: Sequence[NameT], ask_about: Callable[[NameT], Work[FoundT]]) -> Work[list[FoundT]]:
+def _each_once(names: Sequence[NameT], find: Callable[[NameT], Work[FoundT]]) -> Work[list[FoundT]]:
     """Look up each distinct name once, and return the results in the order of the names."""
     once = dict.fromkeys(names)
-    found = dict(zip(once, (yield from each_long(once, ask_about)), strict=True))
+    found = dict(zip(once, (yield from each_long(once, find)), strict=True))
     return [found[name] for name in names]

@@ -65,12 +65,12 @@ class _Known:
     def note(self, data: FetchedPartitionData) -> bool:
         """Store the values of a response; return whether the response has to include the partition."""
         is_failed = data.error_code is not ErrorCode.NONE
-        told = self.high_watermark, self.log_start_offset
+        previous = self.high_watermark, self.log_start_offset
         # After an error the next success counts as news.
         self.high_watermark = -1 if is_failed else data.high_watermark
         self.log_start_offset = data.log_start_offset
         is_known = not is_failed and data.diverging_epoch is None and not data.records
-        return not is_known or told != (self.high_watermark, self.log_start_offset)
+        return not is_known or previous != (self.high_watermark, self.log_start_offset)
 
 
 @define(eq=False)

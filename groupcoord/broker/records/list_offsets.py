@@ -56,17 +56,17 @@ def answer_list_offsets(
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         # As recorded: an invalid level fails in the broker's code.
         return ListOffsetsResponse((yield from _refused(request.topics, ErrorCode.UNKNOWN_SERVER_ERROR)))
-    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    requested: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     denied: list[TopicEntry[ListOffsetsPartition]] = []
     for topic in request.topics:
-        if asked or denied:
+        if requested or denied:
             yield None
         if permissions.on_topic(topic.name, Operation.DESCRIBE):
-            yield from _gather(topic, asked.setdefault(topic.name, {}))
+            yield from _gather(topic, requested.setdefault(topic.name, {}))
         else:
             denied.append(topic)
-    names = yield from run_on_entries(scala_trie_order, asked, string_hash)
-    listed = yield from each_long(names, lambda name: _list_topic(name, asked[name], request, data))
+    names = yield from run_on_entries(scala_trie_order, requested, string_hash)
+    listed = yield from each_long(names, lambda name: _list_topic(name, requested[name], request, data))
     refused = yield from _refused(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     # Kafka groups results by partition, so topics without any vanish.
     return ListOffsetsResponse((*(topic for topic in listed if topic.partitions), *refused))
@@ -78,25 +78,25 @@ def _refused(
     return each_partition(topics, lambda name, entry: ListedOffsetsPartition(entry.partition_index, error_code))
 
 
-def _gather(topic: TopicEntry[ListOffsetsPartition], asked: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
+def _gather(topic: TopicEntry[ListOffsetsPartition], requested: dict[int, list[ListOffsetsPartition]]) -> Work[None]:
     for portion in portions(topic.partitions):
         for partition in portion:
-            asked.setdefault(partition.partition_index, []).append(partition)
+            requested.setdefault(partition.partition_index, []).append(partition)
         if portion is not topic.partitions:
             yield None
 
 
 def _list_topic(
-    name: str, asked: Mapping[int, list[ListOffsetsPartition]], request: ListOffsets, data: TopicData
+    name: str, requested: Mapping[int, list[ListOffsetsPartition]], request: ListOffsets, data: TopicData
 ) -> Work[TopicEntry[ListedOffsetsPartition]]:
     def list_partition(index: int) -> Work[ListedOffsetsPartition]:
-        partition, *others = asked[index]
+        partition, *others = requested[index]
         # KafkaApis refuses repeated partitions, in any topic entry.
         if others:
             return ListedOffsetsPartition(index, ErrorCode.INVALID_REQUEST)
         return (yield from _list(partition, name, request, data))
 
-    indexes = yield from run_on_entries(scala_map_order, asked, lambda index: topic_partition_hash((name, index)))
+    indexes = yield from run_on_entries(scala_map_order, requested, lambda index: topic_partition_hash((name, index)))
     return TopicEntry(name, (yield from each_long(indexes, list_partition)))
 
 

@@ -241,7 +241,7 @@ class TopicData:
         found = [(topic, self.settings_of(topic)) for topic in self.topics if self._is_logged(topic)]
         return [(topic, settings) for topic, settings in found if settings.is_compacted]
 
-    def look_after(self) -> None:
+    def maintain(self) -> None:
         self.all_logs.check_some()
         for topic in self.topics:
             settings = self.settings_of(topic)
@@ -342,7 +342,7 @@ class CurrentLeaders:
         return response if topics is None else evolve(response, **changes)
 
     def _with_leaders(
-        self, topics: Iterable[Any], told: Mapping[int, Node] | None
+        self, topics: Iterable[Any], addresses: Mapping[int, Node] | None
     ) -> tuple[tuple[Any, ...] | None, tuple[MetadataBroker, ...]]:
         leader_ids: set[int] = set()
         changed = []
@@ -360,7 +360,7 @@ class CurrentLeaders:
                 changed.append(topic)
         if not leader_ids:
             return None, ()
-        brokers = (MetadataBroker(*node) for node in self._leadership.brokers(told) if node.node_id in leader_ids)
+        brokers = (MetadataBroker(*node) for node in self._leadership.brokers(addresses) if node.node_id in leader_ids)
         return tuple(changed), tuple(brokers)
 
     def _leader(self, topic: Any, index: int, leader_ids: set[int]) -> CurrentLeader:

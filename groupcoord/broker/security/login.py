@@ -108,7 +108,7 @@ class _State(Enum):
     BEGUN = auto()
     """ApiVersions or SaslHandshake."""
 
-    TOLD_VERSIONS = auto()
+    HAS_VERSIONS = auto()
     """SaslHandshake."""
 
     EXCHANGING = auto()
@@ -188,7 +188,7 @@ class LoginConnection(Connection):
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
                 return True
             self._took_up_again_at_ms = now_ms
-            self._state = _State.TOLD_VERSIONS
+            self._state = _State.HAS_VERSIONS
             return False
         # KIP-368: after expiry, any other request closes the connection.
         return now_ms <= self._expires_at_ms
@@ -213,7 +213,7 @@ class LoginConnection(Connection):
         self._header, request = decode_request(frame, self.client_host)
         match request:
             case ApiVersions() | Answered():
-                self._tell_versions(request)
+                self._answer_versions(request)
             case SaslHandshake():
                 self._begin_exchange(request)
             case SaslAuthenticate() if self._state is _State.EXCHANGING:
@@ -221,7 +221,7 @@ class LoginConnection(Connection):
             case _:
                 raise BrokenExchangeError("SaslAuthenticate before SaslHandshake")
 
-    def _tell_versions(self, request: Any) -> None:
+    def _answer_versions(self, request: Any) -> None:
         if self._state is _State.EXCHANGING:
             self._refuse_later(ApiVersionsResponse(_ILLEGAL, ()), "it sent ApiVersions during a log-in")
         elif self._state is not _State.BEGUN:
@@ -229,7 +229,7 @@ class LoginConnection(Connection):
         else:
             # KIP-511: the client repeats it with a known version.
             if isinstance(request, ApiVersions) and not request.unsupported_version:
-                self._state = _State.TOLD_VERSIONS
+                self._state = _State.HAS_VERSIONS
             self._broker.handle(self, request)
 
     def _begin_exchange(self, request: SaslHandshake) -> None:
@@ -255,10 +255,10 @@ class LoginConnection(Connection):
         try:
             step = self._exchange.evaluate(token)
         except LoginFailedError as error:
-            self._fail_login(error.told, error.user)
+            self._fail_login(error.message, error.user)
             return
         if step.refusal is not None:
-            self._sasl.failures.tell(self.client_host, self._mechanism, "", step.refusal)
+            self._sasl.failures.warn(self.client_host, self._mechanism, "", step.refusal)
         if step.user is None:
             self._answer_token(step.challenge)
         else:
@@ -267,9 +267,9 @@ class LoginConnection(Connection):
     def _finish(self, step: Step, principal: str) -> None:
         # KIP-368.
         if self._is_again and principal != self.principal:
-            told = "Cannot change principals during re-authentication from {}: {}"
+            message = "Cannot change principals during re-authentication from {}: {}"
             names = (str(name).replace("User:", "User.", 1) for name in (self.principal, principal))
-            self._fail_login(told.format(*names), step.user or "")
+            self._fail_login(message.format(*names), step.user or "")
             return
         lifetime_ms = self._sasl.session_lifetime_ms(step.expires_at_ms)
         # A lifetime of 0 also stands for credentials that expire right now.
@@ -289,13 +289,13 @@ class LoginConnection(Connection):
             self._put_out([_SIZE.pack(len(challenge)) + challenge])
             self._mark_dirty()
 
-    def _fail_login(self, told: str, user: str) -> None:
-        self._sasl.failures.tell(self.client_host, self._mechanism, user, told)
+    def _fail_login(self, message: str, user: str) -> None:
+        self._sasl.failures.warn(self.client_host, self._mechanism, user, message)
         self.closing_level = logging.DEBUG  # FailedLogins has logged it
         # Tokens without headers have no field for an error.
         is_answered = self._uses_requests and not isinstance(self._exchange, _Changed)
         error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
-        self._refuse_later(SaslAuthenticateResponse(error_code, told) if is_answered else None, "its log-in failed")
+        self._refuse_later(SaslAuthenticateResponse(error_code, message) if is_answered else None, "its log-in failed")
 
     # ------------------------------------------------------------ the end
 
@@ -307,9 +307,9 @@ class LoginConnection(Connection):
         self._buffer.clear()
         # KIP-306: the delay slows down guessing.
         deadline_ms = sasl.now_ms() + sasl.failure_delay_ms
-        sasl.refusals.add(deadline_ms, partial(self._turn_away, response, reason))
+        sasl.refusals.add(deadline_ms, partial(self._close_refused, response, reason))
 
-    def _turn_away(self, response: WireResponse | None, reason: str) -> None:
+    def _close_refused(self, response: WireResponse | None, reason: str) -> None:
         # The client may have disconnected during the delay.
         if self.closing is None:
             self.answer(response)

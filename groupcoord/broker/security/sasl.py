@@ -28,9 +28,9 @@ OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorizati
 class LoginFailedError(Exception):
     """The log-in failed; the message is sent to the client, ``user`` is for the server's log."""
 
-    def __init__(self, told: str, user: str = "") -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, message: str, user: str = "") -> None:
+        super().__init__(message)
+        self.message = message
         self.user = user
 
 
@@ -86,7 +86,7 @@ class FailedLogins:
         self._now_s = now_s
         self._addresses: set[str] = set()
 
-    def tell(self, client_host: str, mechanism: str, user: str, reason: str) -> None:
+    def warn(self, client_host: str, mechanism: str, user: str, reason: str) -> None:
         # An attacker may come from any number of addresses.
         if len(self._addresses) < ADDRESSES_MAX:
             self._addresses.add(client_host)

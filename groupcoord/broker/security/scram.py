@@ -293,9 +293,9 @@ class ScramCredentials:
         for (user, mechanism), credential in self._altered.items():
             infos.setdefault(user, []).append(ScramCredentialInfo(NUMBER_OF[mechanism], credential.iterations))
         # KIP-554: null or no users stand for all.
-        asked = Counter(request.users or list(infos))
+        users = Counter(request.users or list(infos))
         return DescribeUserScramCredentialsResponse(
-            tuple(_described(user, count, infos.get(user)) for user, count in list(asked.items()))
+            tuple(_described(user, count, infos.get(user)) for user, count in list(users.items()))
         )
 
     def _keep(self, altered: Credentials) -> bool:

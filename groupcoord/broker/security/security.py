@@ -156,8 +156,8 @@ class Security:
 
     def advertised_listeners(self, node_id: int) -> str:
         """Return the value of ``advertised.listeners`` for a node."""
-        told = ((name, nodes[node_id]) for name, nodes in self._nodes.items() if node_id in nodes)
-        return ",".join(f"{name}://{node.host}:{node.port}" for name, node in told)
+        addresses = ((name, nodes[node_id]) for name, nodes in self._nodes.items() if node_id in nodes)
+        return ",".join(f"{name}://{node.host}:{node.port}" for name, node in addresses)
 
     def connect(
         self, broker: Dispatcher, listener: str, client_host: str, principal: Principal, max_request_bytes: int

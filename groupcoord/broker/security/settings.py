@@ -192,13 +192,13 @@ def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
     for name, host, port in _addresses("listeners", settings.listeners):
         if name not in protocols:
             raise ConfigError(f"setting 'listeners': no protocol is known for {name} (listener.security.protocol.map)")
-        told = advertised.pop(name, None)
+        address = advertised.pop(name, None)
         # Clients can't connect to "all addresses".
-        if told is None and host in ANY_ADDRESS:
+        if address is None and host in ANY_ADDRESS:
             raise ConfigError(f"setting 'listeners': {name} on every address needs one in 'advertised.listeners'")
-        told = told or Address(name, host, 0)
-        check_advertised("advertised.listeners", told.host)
-        listeners.append(Listener(name, protocols[name], host, port, told.host, told.port))
+        address = address or Address(name, host, 0)
+        check_advertised("advertised.listeners", address.host)
+        listeners.append(Listener(name, protocols[name], host, port, address.host, address.port))
     # Kafka refuses advertised listeners that it does not listen on.
     if advertised:
         raise ConfigError(f"setting 'advertised.listeners': {next(iter(advertised))} is not among 'listeners'")

@@ -68,18 +68,18 @@ PASSING = frozenset(
 )
 """Errors that are retried. Kafka also retries unknown partitions, since brokers may learn of topics late."""
 
-Tell = Callable[[Any], None]
+OnResponse = Callable[[Any], None]
 Submit = Callable[[ShareStateRequest, Any], None]
 
 
-class _Asked:
+class _Attempts:
     """Pending request, or the part of it that is retried, as a token for the share coordinator."""
 
-    def __init__(self, persister: Persister, request: ShareStateRequest, tell: Tell) -> None:
+    def __init__(self, persister: Persister, request: ShareStateRequest, on_response: OnResponse) -> None:
         self.request = request
         self.try_count = 0
         self._persister = persister
-        self._tell = tell
+        self._on_response = on_response
         self._whole = request
         self._results: dict[TopicIdPartition, AnyResult] = {}
 
@@ -92,10 +92,10 @@ class _Asked:
         if failed and self.try_count < TRIES_MAX:
             # Only what failed: each further write of the others would append another record.
             self.request = part_of(self.request, failed)
-            self._persister.ask_later(self)
+            self._persister.retry_later(self)
         else:
             # With retries, the response is put together in the order of the request.
-            self._tell(response if self.try_count == 1 else answer_of(self._whole, self._results))
+            self._on_response(response if self.try_count == 1 else answer_of(self._whole, self._results))
 
 
 class Persister:
@@ -106,12 +106,12 @@ class Persister:
         self._submit = submit
         self._now_ms = now_ms
 
-    def ask(self, request: ShareStateRequest, tell: Tell) -> None:
-        self._submit(request, _Asked(self, request, tell))
+    def ask(self, request: ShareStateRequest, on_response: OnResponse) -> None:
+        self._submit(request, _Attempts(self, request, on_response))
 
-    def ask_later(self, asked: _Asked) -> None:
-        retry_ms = self._now_ms() + pause_ms(asked.try_count)
-        self.timers.add(retry_ms, partial(self._submit, asked.request, asked))
+    def retry_later(self, attempts: _Attempts) -> None:
+        retry_ms = self._now_ms() + pause_ms(attempts.try_count)
+        self.timers.add(retry_ms, partial(self._submit, attempts.request, attempts))
 
 
 logger = logging.getLogger("groupcoord.host")
@@ -322,12 +322,12 @@ class ServerShareHost:
             awaited.found_out(ShareCoordinatorAnswered(question, response, ends))
 
         if holds_more(question.request, PARTITIONS_AT_ONCE):
-            Background(self._turns, self._ask_in_portions(question.request, answered)).begin()
+            Background(self._turns, self._submit_in_portions(question.request, answered)).begin()
         else:
             self._share.persister.ask(question.request, answered)
         return awaited.now_or_late()
 
-    def _ask_in_portions(
+    def _submit_in_portions(
         self, request: ShareStateRequest, answered: Callable[[ShareStateResponse], None]
     ) -> Work[None]:
         whole: Any = request

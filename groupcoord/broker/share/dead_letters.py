@@ -159,7 +159,7 @@ class DeadLetters:
         )
         log.append_encoded(batch, portion.record_count, now_ms, self._data.settings_of(topic))
 
-    def look_after(self) -> None:
+    def report_omitted(self) -> None:
         self._lines.report(self._data.clock.now_ms() / 1_000)
 
 

@@ -465,7 +465,7 @@ class ShareRequests:
         topics: dict[Any, list[SharePartitionData]] = {}
         for partition, outcome in fetching.outcomes.items():
             # KIP-932: a session's response leaves out partitions without news.
-            is_told = (
+            is_listed = (
                 partition in session.due
                 or outcome.error_code is not ErrorCode.NONE
                 or outcome.acknowledged is not None
@@ -477,7 +477,7 @@ class ShareRequests:
                 # The recovery is reported, too.
                 session.due.add(partition)
                 has_failed = True
-            if is_told:
+            if is_listed:
                 acknowledged = outcome.acknowledged or _ACKNOWLEDGED
                 topics.setdefault(partition.topic_id, []).append(
                     SharePartitionData(

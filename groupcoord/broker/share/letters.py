@@ -147,5 +147,5 @@ def _headers(origin: Origin, given_up: GivenUp) -> bytes:
         "delivery.count": str(given_up.delivery_count),
         "message": _REJECTED if given_up.is_rejected else _TOO_OFTEN,
     }
-    told = [sized(f"__dlq.errors.{name}".encode()) + sized(text.encode()) for name, text in headers.items()]
-    return write_varint(len(headers)) + b"".join(told)
+    encoded = [sized(f"__dlq.errors.{name}".encode()) + sized(text.encode()) for name, text in headers.items()]
+    return write_varint(len(headers)) + b"".join(encoded)

@@ -102,7 +102,7 @@ class LedPartition:
         self.lock_ms: int | None = None
         self.is_burying = False
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         # A copy, since a fetch that wakes up removes its callback.
         for wake in list(self.waiting):
             wake()
@@ -122,9 +122,9 @@ class SharePartitions:
         self._lines = RateLimitedLogger(logger)
         self.dead_letters = dead_letters
 
-    def look_after(self) -> None:
+    def report_omitted(self) -> None:
         self._lines.report(self._now_s())
-        self.dead_letters.look_after()
+        self.dead_letters.report_omitted()
 
     def _now_s(self) -> float:
         return self._data.clock.now_ms() / 1_000
@@ -209,7 +209,7 @@ class SharePartitions:
             led.log.watchers.pop(self._log_changed, None)
         # Set before the waiting fetches wake up and read it.
         led.error_code = error_code
-        led.tell()
+        led.wake()
 
     def _log_changed(self, log: PartitionLog) -> None:
         # A copy, since dropping removes entries.
@@ -217,17 +217,17 @@ class SharePartitions:
             if log.is_closed:
                 self._drop(led, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif led.waiting:
-                led.tell()
+                led.wake()
 
     # ------------------------------------------------------------ the share coordinator
 
-    def _ask(self, request: ReadShareGroupState | WriteShareGroupState, tell: Callable[[Any], None]) -> None:
-        self._persister.ask(request, lambda response: tell(response.results[0].partitions[0]))
+    def _submit(self, request: ReadShareGroupState | WriteShareGroupState, on_result: Callable[[Any], None]) -> None:
+        self._persister.ask(request, lambda response: on_result(response.results[0].partitions[0]))
 
     def _read_state(self, led: LedPartition) -> None:
         group_id, topic_id, index = led.key
         entry = StateTopicToRead(topic_id, (StateToRead(index, led.leader_epoch),))
-        self._ask(ReadShareGroupState(group_id, (entry,)), partial(self._begin, led))
+        self._submit(ReadShareGroupState(group_id, (entry,)), partial(self._begin, led))
 
     def _begin(self, led: LedPartition, state: ReadStateResult) -> None:
         if state.error_code is not ErrorCode.NONE:
@@ -267,7 +267,7 @@ class SharePartitions:
             run.state.is_rejected = run.state.count < limit
         # After a failover nothing shows whether dead letters were sent.
         self._bury(led)
-        led.tell()
+        led.wake()
 
     def write(self, led: LedPartition, write: StateWrite, done: Done | None = None) -> None:
         group_id, topic_id, index = led.key
@@ -280,7 +280,7 @@ class SharePartitions:
             write.delivery_complete_count,
         )
         request = WriteShareGroupState(group_id, (StateTopicToWrite(topic_id, (entry,)),))
-        self._ask(request, lambda result: self._written(led, write, done, result.error_code))
+        self._submit(request, lambda result: self._written(led, write, done, result.error_code))
 
     def _written(self, led: LedPartition, write: StateWrite, done: Done | None, error_code: ErrorCode) -> None:
         assert led.records is not None, "nothing is written before something is known"
@@ -298,7 +298,7 @@ class SharePartitions:
         if error_code is ErrorCode.NONE:
             self._bury(led)
         # Always, though Kafka wakes fetches only if the start offset has moved.
-        led.tell()
+        led.wake()
 
     def _bury(self, led: LedPartition) -> None:
         records = led.records
@@ -449,8 +449,8 @@ def read_and_acquire(
         records.archive_unseen(_overlaps(acquired, aborted))
         acquired = _without(acquired, aborted)
     whole = data[sent[0].position : sent[-1].position + sent[-1].size_bytes] if sent else b""
-    told = tuple(AcquiredRecords(*entry) for entry in acquired)
-    return ReadRecords(whole, told, len(whole), count)
+    acquired_records = tuple(AcquiredRecords(*entry) for entry in acquired)
+    return ReadRecords(whole, acquired_records, len(whole), count)
 
 
 def _aborted_ranges(batches: Sequence[Batch], transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:

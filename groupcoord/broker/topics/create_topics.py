@@ -99,8 +99,8 @@ def answer_create_topics(
 ) -> CreateTopicsResponse:
     """Create topics. ``total`` is the number of partitions of the whole request, if this is a portion of it."""
     names = [topic.name for topic in request.topics]
-    asked = Counter(names)
-    refusals = _creation_refusals(asked, permissions)
+    times_named = Counter(names)
+    refusals = _creation_refusals(times_named, permissions)
     # Repeated names are refused, so it does not matter which entry remains.
     distinct = {topic.name: topic for topic in request.topics}
     counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
@@ -123,9 +123,9 @@ def answer_create_topics(
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
-        told = created_configs(made, config, layers)
+        described = created_configs(made, config, layers)
         factor = len(leadership.replicas(made, 0))
-        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, factor, told)
+        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, factor, described)
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
@@ -145,10 +145,10 @@ def _refusal_order(names: list[str]) -> list[str]:
     return [*duplicates, *(name for name in first if name not in duplicates)]
 
 
-def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[str, TopicError]:
+def _creation_refusals(times_named: Counter[str], permissions: Permissions) -> dict[str, TopicError]:
     may_create_all = permissions.on_cluster(Operation.CREATE)
     refusals = {}
-    for name, count in asked.items():
+    for name, count in times_named.items():
         if count > 1:
             refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         # Before the permission, as in ControllerApis.
@@ -171,9 +171,9 @@ def answer_create_partitions(
     is a portion of it.
     """
     names = [topic.name for topic in request.topics]
-    asked = Counter(names)
+    times_named = Counter(names)
     refusals = {}
-    for name, times in asked.items():
+    for name, times in times_named.items():
         if times > 1:
             refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif not permissions.on_topic(name, Operation.ALTER):
@@ -269,7 +269,7 @@ def answer_delete_topics(
     # One permission for all topics, as in ControllerApis.
     if permissions.on_cluster(Operation.DELETE):
         permissions = UNRESTRICTED
-    asked = Counter(request.topics)
+    times_named = Counter(request.topics)
     ids = {reference.topic_id for reference in request.topics if reference.name is None}
     # An id is answered with its name if the request has both.
     named = {
@@ -287,7 +287,7 @@ def answer_delete_topics(
     gone: list[Topic] = []
 
     def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
-        topic = _to_delete(reference, asked[reference], ids, topics, permissions)
+        topic = _to_delete(reference, times_named[reference], ids, topics, permissions)
         edit.delete(topic.name)
         gone.append(topic)
         return DeletedTopic(topic.name, topic.topic_id, ErrorCode.NONE)
@@ -299,7 +299,7 @@ def answer_delete_topics(
             known = topics.topic_name(topic_id)
             if known is not None and permissions.on_topic(known, Operation.DESCRIBE):
                 name = known
-        elif name is not None and topic_id == ZERO_UUID and asked[reference] == 1:
+        elif name is not None and topic_id == ZERO_UUID and times_named[reference] == 1:
             topic_id = topics.topic_id(name) or ZERO_UUID
         return DeletedTopic(name, topic_id, error.error_code, error.message)
 
@@ -520,7 +520,7 @@ class TopicRequests:
             self._topics,
             self._permissions_of(connection),
             auto_creates=auto_creates,
-            told=connection.nodes,
+            addresses=connection.nodes,
         )
         # Ordering and describing many topics has used up this turn.
         if len(response.topics) > TOPICS_AT_ONCE:
@@ -550,7 +550,7 @@ class TopicRequests:
         leadership, layers = self._nodes.leadership, self._resources.layers
         response = answer_create_topics(request, self._topics, leadership, self._config, permissions, layers, total)
         if not request.validate_only:
-            self._tell_created(response)
+            self._announce_created(response)
             self._notices.topics_changed(before)
         return response
 
@@ -575,7 +575,7 @@ class TopicRequests:
     def _create(self, wanted: CreateTopics, permissions: Permissions) -> tuple[CreatedTopic, ...]:
         leadership, layers = self._nodes.leadership, self._resources.layers
         response = answer_create_topics(wanted, self._topics, leadership, self._config, permissions, layers)
-        self._tell_created(response)
+        self._announce_created(response)
         return response.topics
 
     def reloaded(self, before: Sequence[Topic]) -> None:
@@ -599,7 +599,7 @@ class TopicRequests:
     def _present(self, names: list[str]) -> dict[str, Topic | None]:
         return {name: self._topics.get(name) for name in names}
 
-    def _tell_created(self, response: CreateTopicsResponse) -> None:
+    def _announce_created(self, response: CreateTopicsResponse) -> None:
         created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
         if created:
             self._nodes.topics_created(created)

@@ -281,7 +281,7 @@ class TransactionCoordinator(Waker):
             )
             self._forget_unused(now_ms)
 
-    def tell(self) -> None:
+    def report_omitted(self) -> None:
         self._lines.report(self._clock.now_ms() / 1000)
 
     def recover(self) -> None:

@@ -122,8 +122,8 @@ def answer_describe_producers(
     request: DescribeProducers, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[DescribeProducersResponse]:
     """Describe the producers of partitions; repeated partitions are described once, since they may be many."""
-    asked = yield from merged(request.topics)
-    described = yield from each_partition(asked, lambda name, index: _describe(name, index, data, permissions))
+    topics = yield from merged(request.topics)
+    described = yield from each_partition(topics, lambda name, index: _describe(name, index, data, permissions))
     return DescribeProducersResponse(described)
 
 

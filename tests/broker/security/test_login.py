@@ -277,7 +277,7 @@ def test_the_log_counts_many_addresses_together(caplog: pytest.LogCaptureFixture
     world = LoginWorld()
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
         for number in range(ADDRESSES_MAX + 20):
-            world.security.failures.tell(f"/10.0.{number // 256}.{number % 256}", "PLAIN", "alice", "no")
+            world.security.failures.warn(f"/10.0.{number // 256}.{number % 256}", "PLAIN", "alice", "no")
 
     assert len(caplog.records) == ADDRESSES_MAX + 5
 
