@@ -76,7 +76,7 @@ class _Codec(NamedTuple):
 @cache
 def _codec(api_key: int, version: int) -> _Codec:
     request = request_schema(api_key, version)
-    is_flexible: bool = request.__flexible__  # type: ignore[attr-defined]
+    is_flexible: bool = request.__flexible__
     return _Codec(is_flexible, struct_writer(request), struct_reader(response_schema(api_key, version)))
 
 

@@ -18,14 +18,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from kio.index import UnknownEntity, load_request_schema, load_response_schema
+from kio.index import UnknownEntity
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from groupcoord.errors import GroupcoordError
-from groupcoord.wire.streams_group_entities import REQUESTS, RESPONSES
+from groupcoord.wire.newer_schemas import request_schema, response_schema
 
 Plain = Any  # JSON data: dict, list, str, int, float, bool or None
 
@@ -47,11 +47,11 @@ class ResponseError(GroupcoordError):
 
 def request_entity(api_key: int, version: int) -> Any:
     """Return the class of a request; raises ``kio.index.UnknownEntity`` if it does not exist."""
-    return REQUESTS.get((api_key, version)) or load_request_schema(api_key, version)
+    return request_schema(api_key, version)
 
 
 def response_entity(api_key: int, version: int) -> Any:
-    return RESPONSES.get((api_key, version)) or load_response_schema(api_key, version)
+    return response_schema(api_key, version)
 
 
 def encode_request(api: str, version: int, correlation_id: int, client_id: str | None, body: dict[str, Plain]) -> bytes:

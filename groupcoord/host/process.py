@@ -57,7 +57,8 @@ MODULES_OF_REQUESTS = (
     "groupcoord.storage.log.file_log",
     "groupcoord.storage.log.segment_files",
     "groupcoord.storage.stores.topics",
-    "groupcoord.wire.streams_group_entities",
+    "kio.schema.streams_group_describe.v0.response",
+    "kio.schema.streams_group_heartbeat.v0.response",
     "kio.index",
     "kio.schema.index",
 )

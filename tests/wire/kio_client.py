@@ -56,26 +56,14 @@ def request_schema(api_key: int, version: int) -> type:
     """Return kio's dataclass, or what declares a version that kio lacks."""
     if (api_key, version) == (28, 6):
         return TxnOffsetCommitRequestV6
-    return _for_kio(newer_schemas.request_schema(api_key, version))
+    return newer_schemas.request_schema(api_key, version)
 
 
 def response_schema(api_key: int, version: int) -> type:
     """Return kio's dataclass, or what declares a version that kio lacks."""
     if (api_key, version) == (28, 6):
         return TxnOffsetCommitResponseV6
-    return _for_kio(newer_schemas.response_schema(api_key, version))
-
-
-def _for_kio(schema: type) -> type:
-    """Return a dataclass with types in place of their names, which kio does not resolve."""
-    types = _types_of(schema)
-    for field in dataclasses.fields(schema):
-        field.type = types[field.name]
-        for part in (field.type, *typing.get_args(field.type)):
-            for element in (part, *typing.get_args(part)):
-                if dataclasses.is_dataclass(element):
-                    _for_kio(typing.cast(type, element))
-    return schema
+    return newer_schemas.response_schema(api_key, version)
 
 
 def request_frame(api_key: int, version: int, values: dict[str, Any], client_id: str | None = "client") -> bytes:
