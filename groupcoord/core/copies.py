@@ -61,7 +61,7 @@ def places_of(root: Any) -> tuple[list[tuple[Any, str]], list[Any]]:
         without = declared(type(part), "NOT_STATE")
         for name in (*attributes_of(type(part)), *getattr(part, "__dict__", ())):
             value = getattr(part, name, None)
-            inside = [value] if is_part(value) else _parts_in(value)
+            inside = [each for each in (value if isinstance(value, (tuple, list)) else (value,)) if is_part(each)]
             # A container that two parts share is state of the first one.
             if name in without or id(value) in seen:
                 continue
@@ -81,10 +81,6 @@ def is_part(value: Any) -> bool:
     # Values that hash by their fields are no parts.
     is_value = hasattr(kind, "__attrs_attrs__") and hashing is not None and hashing is not object.__hash__
     return is_ours and not is_value and not getattr(kind, "IS_STATE", False)
-
-
-def _parts_in(value: Any) -> list[Any]:
-    return [each for each in value if is_part(each)] if isinstance(value, (tuple, list)) else []
 
 
 def _is_state(value: Any) -> bool:
@@ -115,10 +111,6 @@ def _part(value: Any, memo: Memo) -> Any:
         theirs, ours = memo.pop(PARTS)
         memo.update(zip(map(id, theirs), ours, strict=True))
     return memo.get(id(value), value)
-
-
-def _method(value: Any, memo: Memo) -> Any:
-    return MethodType(value.__func__, _part(value.__self__, memo))
 
 
 def _tuple(value: Any, memo: Memo) -> Any:
@@ -163,11 +155,6 @@ def _counter(value: Any, memo: Memo) -> Any:
         made = memo[id(value)] = Counter.__new__(Counter)
         dict.update(made, value)
     return made
-
-
-def _sorted_mapping(value: Any, memo: Memo) -> Any:
-    # Without the order, which the target restores.
-    return {key: copied(each, memo) for key, each in value.items()}
 
 
 def _timer(value: Any, memo: Memo) -> Any:
@@ -234,10 +221,11 @@ _HOWS: dict[type, How] = {
     deque: _elements,
     dict: _mapping,
     Counter: _counter,
-    SortedDict: _sorted_mapping,
+    # Without the order, which the target restores.
+    SortedDict: lambda value, memo: {key: copied(each, memo) for key, each in value.items()},
     set: _set,
     tuple: _tuple,
-    MethodType: _method,
+    MethodType: lambda value, memo: MethodType(value.__func__, _part(value.__self__, memo)),
     Timer: _timer,
 }
 

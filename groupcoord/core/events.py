@@ -46,11 +46,6 @@ class Cause(Enum):
     EXPIRY = "expiry"
     """The group had nothing left at a check of offsets' retention (KIP-211)."""
 
-    @property
-    def is_removal(self) -> bool:
-        """True if a member left or expired: Kafka's ``consumer-group-rebalance-count`` does not count such epochs."""
-        return self in (Cause.LEAVE, Cause.SESSION_EXPIRY, Cause.REBALANCE_TIMEOUT, Cause.SYNC_TIMEOUT)
-
 
 class Trigger(NamedTuple):
     """Cause of a rebalance, and the member behind it."""

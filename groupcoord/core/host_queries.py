@@ -291,28 +291,22 @@ def create_no_topics(question: CreateInternalTopics) -> Mapping[str, str]:
 class Host:
     """Answers host queries."""
 
-    __slots__ = ("_answers", "_create_topics", "_regexes", "share")
+    __slots__ = ("_create_topics", "_regexes", "share")
 
     def __init__(self, regexes: RegexResolver, create_topics: CreateTopics, share: ShareHost) -> None:
         self._regexes = regexes
         self._create_topics = create_topics
         self.share = share
-        self._answers: dict[type[Question], Callable[[Any], Found | None]] = {
-            ResolveRegexes: self._resolve,
-            CreateInternalTopics: self._create,
-            AskShareCoordinator: share.ask,
-        }
 
     def answer(self, question: Question) -> Found | None:
         """Return the answer to a query, or None if it comes later."""
-        return self._answers[type(question)](question)
-
-    def _resolve(self, question: ResolveRegexes) -> ResolvedRegexes:
-        matching = self._regexes.matching_topics
-        # Kafka omits topics without DESCRIBE here; subscriptions by name would fail.
-        topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
-        return ResolvedRegexes(question, topics)
-
-    def _create(self, question: CreateInternalTopics) -> InternalTopicsCreated | None:
-        errors = self._create_topics(question)
-        return None if errors is None else InternalTopicsCreated(question, errors)
+        match question:
+            case ResolveRegexes():
+                matching = self._regexes.matching_topics
+                # Kafka omits topics without DESCRIBE here; subscriptions by name would fail.
+                topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
+                return ResolvedRegexes(question, topics)
+            case CreateInternalTopics():
+                errors = self._create_topics(question)
+                return None if errors is None else InternalTopicsCreated(question, errors)
+        return self.share.ask(question)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""
 
+REMOVALS = (Cause.LEAVE, Cause.SESSION_EXPIRY, Cause.REBALANCE_TIMEOUT, Cause.SYNC_TIMEOUT)
+"""Causes of epochs that Kafka's ``consumer-group-rebalance-count`` does not count."""
+
 
 class OpenRebalance(NamedTuple):
     """Rebalance in progress: its start, the generation before and the causes."""
@@ -151,8 +154,7 @@ class Observer:
         for event_class, facts in drafted:
             if event_class is MemberRemoved:
                 self.counters.session_expirations += facts[-1] is Cause.SESSION_EXPIRY
-            # As Kafka's consumer-group-rebalance-count.
-            elif event_class is RebalanceStarted and not facts[-1].cause.is_removal:
+            elif event_class is RebalanceStarted and facts[-1].cause not in REMOVALS:
                 self.counters.count_rebalance(group_type)
             if self.events is not None:
                 event = event_class(group_id, now_ms, *facts)

@@ -132,17 +132,15 @@ def _consumer_join_problem(request: ConsumerGroupHeartbeat) -> str | None:
     return None
 
 
-def _topics_of_consumer_group(group: DescribedConsumerGroup) -> Iterator[str]:
-    for member in group.members:
-        for topic in (*member.assignment, *member.target_assignment):
-            yield topic.topic_name
-
+_HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 
 DESCRIBED_CONSUMER_GROUPS = DescribedKind(
     DescribedConsumerGroup,
     ConsumerGroupDescribeResponse,
-    _topics_of_consumer_group,
-    "The group has described topic(s) that the client is not authorized to describe.",
+    lambda group: (
+        topic.topic_name for member in group.members for topic in (*member.assignment, *member.target_assignment)
+    ),
+    _HIDDEN,
 )
 
 # ---------------------------------------------------------------- share groups
@@ -174,19 +172,12 @@ def _share_problem(request: ShareGroupHeartbeat) -> str | None:
     return "MemberEpoch is invalid." if request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH else None
 
 
-def _topics_of_share_group(group: DescribedShareGroup) -> Iterator[str]:
-    for member in group.members:
-        for topic in member.assignment:
-            yield topic.topic_name
-
-
 DESCRIBED_SHARE_GROUPS = DescribedKind(
     DescribedShareGroup,
     ShareGroupDescribeResponse,
-    _topics_of_share_group,
-    "The group has described topic(s) that the client is not authorized to describe.",
+    lambda group: (topic.topic_name for member in group.members for topic in member.assignment),
+    _HIDDEN,
 )
-
 
 ShareTopicT = TypeVar("ShareTopicT", ShareTopicToDescribe, ShareTopicToAlter, ShareTopicToForget)
 
@@ -342,14 +333,10 @@ def _streams_join_problem(request: StreamsGroupHeartbeat) -> str | None:
     return "Topology must be non-null when (re-)joining." if request.topology is None else None
 
 
-def _topics_of_streams_group(group: DescribedStreamsGroup) -> Iterator[str]:
-    return _topics_of_subtopologies(() if group.topology is None else group.topology.subtopologies or ())
-
-
 DESCRIBED_STREAMS_GROUPS = DescribedKind(
     DescribedStreamsGroup,
     StreamsGroupDescribeResponse,
-    _topics_of_streams_group,
+    lambda group: _topics_of_subtopologies(() if group.topology is None else group.topology.subtopologies or ()),
     "The described group uses topics that the client is not authorized to describe.",
 )
 

@@ -22,7 +22,6 @@ from groupcoord.core.log.records import (
 from groupcoord.core.messages import (
     DescribedGroup,
     GroupToFetch,
-    JoinedMember,
     JoinGroupResponse,
     JoinProtocol,
     ListedGroup,
@@ -282,9 +281,6 @@ class GroupMetadata:
             # Empty groups of consumers use no topic, so OffsetDelete may delete all their offsets.
             return None if self.members or self.protocol_type != CONSUMER_PROTOCOL_TYPE else frozenset()
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
-
-    def joined_members(self) -> tuple[JoinedMember, ...]:
-        return tuple(member.joined(self.protocol_name) for member in self.members.values())
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataRecord:
         timestamp = self.state_timestamp_ms

@@ -192,14 +192,15 @@ class Rebalance:
 
     def joined_response(self, group: GroupMetadata, member: MemberMetadata) -> JoinGroupResponse:
         """Return a member's response for the current generation; only the leader sees the members."""
+        is_leader, protocol_name = group.leader == member.member_id, group.protocol_name
         return JoinGroupResponse(
             ErrorCode.NONE,
             member.member_id,
             group.generation_id,
             group.protocol_type,
-            group.protocol_name,
+            protocol_name,
             group.leader or "",
-            members=group.joined_members() if group.leader == member.member_id else (),
+            members=tuple(each.joined(protocol_name) for each in group.members.values()) if is_leader else (),
         )
 
     # ------------------------------------------------------------ assignments

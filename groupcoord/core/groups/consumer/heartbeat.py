@@ -42,12 +42,13 @@ from groupcoord.core.messages import (
     TopicPartitions,
 )
 from groupcoord.core.router.authorization import Principal
+from groupcoord.core.timers import NEVER_MS
 from groupcoord.errors import ErrorCode
 
 REFRESH_PAUSE_MS = 10_000
 """Minimum interval between matches of a group's expressions."""
 
-NEVER_MS, FOREVER_MS = -(2**63), 2**63 - 1
+LONG_AGO_MS = -(2**63)
 
 
 def change_regex(draft: ConsumerDraft, old: str, new: str, environment: ConsumerGroupEnvironment) -> bool:
@@ -86,7 +87,7 @@ def needs_resolution(
 def next_resolution_ms(state: ConsumerState, environment: ConsumerGroupEnvironment) -> int:
     """Return until when a group's expressions need no new match, unless they or the topics change."""
     if not state.regex_subscribers:
-        return FOREVER_MS
+        return NEVER_MS
     refreshed_ms, version = _last_resolution(state)
     if len(state.regex_subscribers) != len(state.resolved) or version < environment.topics.version:
         return refreshed_ms + REFRESH_PAUSE_MS
@@ -97,7 +98,7 @@ def _last_resolution(state: ConsumerState) -> tuple[int, int]:
     # Usually all are resolved together; after a refused write an old one may differ.
     moments = {(record.timestamp_ms, record.version) for record in state.resolved.values()}
     if len(moments) <= 1:
-        return moments.pop() if moments else (NEVER_MS, 0)
+        return moments.pop() if moments else (LONG_AGO_MS, 0)
     # Kafka reads the first of a hash map (``lastResolvedRegularExpressionRefreshTimeMs``).
     first = state.resolved[timeline_map_order(sorted(state.resolved))[0]]
     return first.timestamp_ms, first.version
@@ -264,7 +265,9 @@ def move_on(
         # Kafka updates the subscription type only together with the topics.
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
         _assign_target(draft, assignor, metadata, subscriptions, environment, now_ms)
-    target = _target_of(draft, metadata, has_new_target=has_new_target)
+    # Kafka finds targets by instance id: a member that just became static has an empty one.
+    has_target = has_new_target or metadata.instance_id is None or metadata.instance_id in draft.base.static_members
+    target = draft.state.targets.get(member_id, {}) if has_target else {}
     subscription_changed = names_changed or regex_changed
     assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
@@ -370,15 +373,6 @@ def _assign_target(
     except PartitionAssignorError:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     draft.write_targets(changed, now_ms)
-
-
-def _target_of(
-    draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool
-) -> Partitions:
-    """Return a member's target assignment (``ConsumerGroup.targetAssignment``)."""
-    # Kafka finds targets by instance id: a member that just became static has an empty one.
-    is_known = metadata.instance_id is None or metadata.instance_id in draft.base.static_members
-    return draft.state.targets.get(metadata.member_id, {}) if is_known or has_new_target else {}
 
 
 def _reconcile(

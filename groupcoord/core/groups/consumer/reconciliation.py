@@ -138,7 +138,9 @@ class _Reconciliation(NamedTuple):
             had = self.current.assigned.get(topic_id, {})
             kept_here = {partition: epoch for partition, epoch in had.items() if partition in wanted}
             new = [partition for partition in wanted if partition not in had]
-            free = self._free(topic_id, new)
+            # Partitions that the member itself gives back do not block it (KAFKA-19449).
+            released = self.current.pending_revocation.get(topic_id, ())
+            free = [index for index in new if (topic_id, index) not in self.owner_epochs or index in released]
             is_waiting = is_waiting or len(free) < len(new)
             if kept_here:
                 kept[topic_id] = kept_here
@@ -175,11 +177,6 @@ class _Reconciliation(NamedTuple):
         if revoked and self.may_have(revoked):
             return self._moved(current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         return self._moved(current.member_epoch, current.state, kept, current.pending_revocation)
-
-    def _free(self, topic_id: UUID, partitions: list[int]) -> list[int]:
-        owners, released = self.owner_epochs, self.current.pending_revocation.get(topic_id, ())
-        # Partitions that the member itself gives back do not block it (KAFKA-19449).
-        return [partition for partition in partitions if (topic_id, partition) not in owners or partition in released]
 
     def _moved(
         self, member_epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs

@@ -53,9 +53,8 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
 from groupcoord.core.messages.share_state import InitializeShareGroupState
+from groupcoord.core.timers import NEVER_MS
 from groupcoord.errors import ErrorCode
-
-FOREVER_MS = 2**63 - 1
 
 
 @frozen
@@ -76,7 +75,7 @@ class StateChanged:
 def steady_until_ms(group: ShareGroup, environment: ShareGroupEnvironment) -> int:
     """Return the last millisecond before a heartbeat retries to initialize states."""
     if not group.state.state_partitions.initializing:
-        return FOREVER_MS
+        return NEVER_MS
     # The retry is due at the end of the interval itself.
     return group.state_partitions_ms + environment.config.group_share_initialize_retry_interval_ms - 1
 

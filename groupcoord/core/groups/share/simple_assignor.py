@@ -47,7 +47,7 @@ def _assign_homogeneous(group: GroupSpec) -> GroupAssignment:
     if not topic_ids:
         return {}
     places = [(topic_id, index) for topic_id in topic_ids for index in group.assignable_partitions(topic_id)]
-    division = _Division(places, _topic_partition_hash, range(len(members)))
+    division = _Division(places, lambda place: 31 * uuid_hash(place[0]) + place[1], range(len(members)))
     assignment: dict[str, dict[UUID, list[int]]] = {}
     for number, member_id in enumerate(members):
         assigned = group.members[member_id].assigned
@@ -152,11 +152,6 @@ class _Division(Generic[PlaceT]):
                 if len(held) >= self._wanted[member]:
                     turn -= 1
                     del ring[turn]
-
-
-def _topic_partition_hash(place: TopicPartition) -> int:
-    topic_id, index = place
-    return 31 * uuid_hash(topic_id) + index
 
 
 def _held(assigned: Partitions, topic_ids: Iterable[UUID]) -> Iterator[TopicPartition]:
