@@ -184,8 +184,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         if member_id in group.state.members:
             self._timers.start_session(group, step.member, now_ms)
         shows_tasks = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or step.has_changed_tasks
-        by_role = step.member.assignment.assigned.by_role
-        active, standby, warmup = map(task_ids, by_role) if shows_tasks else (None, None, None)
+        active = standby = warmup = None
+        if shows_tasks:
+            active, standby, warmup = map(task_ids, step.member.assignment.assigned.by_role)
         endpoints = None
         # Endpoints are sent until the member reports the present epoch.
         if memory.endpoint_epoch != request.endpoint_information_epoch:

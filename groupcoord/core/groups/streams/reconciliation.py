@@ -11,7 +11,7 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.fast_construct import fast_init, plain_members
 from groupcoord.core.groups.streams.assignors import Task
 from groupcoord.errors import ErrorCode
 
@@ -39,6 +39,7 @@ class TaskState(IntEnum):
 _KNOWN_STATES = {state.value: state for state in TaskState if state is not TaskState.UNKNOWN}
 
 
+@fast_init
 @frozen
 class HeldTasks:
     """Tasks of a member by role; active ones with the member's epoch at the assignment."""
@@ -54,7 +55,7 @@ class HeldTasks:
         return self.active.keys(), self.standby, self.warmup
 
     def __bool__(self) -> bool:
-        return any(self.by_role)
+        return bool(self.active or self.standby or self.warmup)
 
     def shares(self, other: HeldTasks) -> bool:
         """Return whether a task is in both, in the same role."""
@@ -67,6 +68,7 @@ class HeldTasks:
 NO_TASKS = HeldTasks()
 
 
+@fast_init
 @frozen
 class TaskAssignment:
     """Assignment of a member: the value of its StreamsGroupCurrentMemberAssignment record (type 22).
