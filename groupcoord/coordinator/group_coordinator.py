@@ -15,8 +15,7 @@ from uuid import UUID
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config, GroupType
-from groupcoord.coordinator.appending import Appending
-from groupcoord.coordinator.loading import Loader, load_each
+from groupcoord.coordinator.loading import Appending, Loader
 from groupcoord.coordinator.ownership import ownership_of
 from groupcoord.core.events import Cause
 from groupcoord.core.log.records import ZERO_UUID
@@ -354,25 +353,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     # ------------------------------------------------------------ life cycle
 
-    def load_all(self) -> None:
-        """Load every log partition, as the only coordinator.
-
-        Raises:
-            LoadError: some could not be loaded; the others are served.
-        """
-        load_each(self.load, len(self._partitions))
-
     def load(self, partition: int, leader_epoch: int = 0) -> None:
-        """Read the records of a log partition and serve its groups.
-
-        A program with large logs may pause Python's garbage collector meanwhile, as the server does.
-
-        An epoch that is not newer than the last one is ignored, unless the partition has failed. On a partition that is
-        served already a newer one is only stored.
-
-        Raises:
-            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
-        """
         if self.begin_load(partition, leader_epoch):
             self.continue_load(partition)
 

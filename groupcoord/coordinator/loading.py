@@ -1,16 +1,60 @@
-"""Loading of log partitions: their records are read at once or in steps, and leader epochs order loads and unloads."""
+"""Base of both coordinators: loads of log partitions, ordered by leader epochs, and appends with their outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from groupcoord.clock import Clock
-from groupcoord.coordinator.appending import ServedPartition
-from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.fast_construct import maker
+from groupcoord.core.router.partition_table import NumberedPartition, PartitionTable
+from groupcoord.errors import ErrorCode, StoreContractError
+from groupcoord.log_store import LogRecords, LogStore, LogStoreError, Ticket
+
+if TYPE_CHECKING:
+    from groupcoord.core.log.append_queue import AppendQueue, AppendResult
+
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from groupcoord.core.router.partition_table import PartitionStatus
 from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import LoadedCommits, LogRecord
+
+_make_ticket = maker(Ticket)
+
+
+class NumberedAppend(Protocol):
+    """Records of one append to a log partition, with its sequence number."""
+
+    partition: int
+    number: int
+
+    @property
+    def records(self) -> Sequence[Any]:
+        """The records."""
+
+
+class ServedPartition(NumberedPartition, Protocol):
+    """Log partition that a coordinator serves."""
+
+    @property
+    def writer(self) -> AppendQueue[Any]:
+        """Queue of the appends without an outcome."""
+
+    def appended(self, number: int, base_offset: int, now_ms: int) -> None:
+        """Handle that the appends up to ``number`` are durable; its first record is at ``base_offset``."""
+
+    def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        """Handle that the append ``number``, the oldest in flight, failed or has an unknown outcome."""
+
+    def replay(self, log_offset: int, record: Any) -> None:
+        """Replay a record of the log."""
+
+
+PartitionT = TypeVar("PartitionT", bound=ServedPartition)
 
 CAUSES_SHOWN = 3
 """Maximum number of log partitions in the message of a LoadError."""
@@ -30,26 +74,152 @@ class LoadError(GroupcoordError):
         self.causes = causes
 
 
-def load_each(load: Callable[[int], None], count: int) -> None:
-    """Load ``count`` log partitions, also after one that can't be loaded; raise one LoadError for all failures."""
-    causes: dict[int, Exception] = {}
-    for index in range(count):
+class Appending(ABC, Generic[PartitionT]):
+    """Base of coordinators: sends appends to a log store and handles its answers.
+
+    Attributes:
+        on_durable: called with the number of a log partition when an append is durable, or None.
+    """
+
+    clock: Clock
+    log_store: LogStore
+    _partitions: PartitionTable[Any, PartitionT]
+    on_durable: Callable[[int], None] | None = None
+
+    @property
+    def partition_count(self) -> int:
+        """Number of log partitions, served or not."""
+        return len(self._partitions)
+
+    def partition(self, index: int) -> PartitionT | None:
+        """Return a served log partition, or None. Observers and tests must not change it."""
+        return self._partitions.active[index]
+
+    # ------------------------------------------------------------ loads
+
+    @abstractmethod
+    def load(self, partition: int, leader_epoch: int = 0) -> None:
+        """Read the records of a log partition and serve it.
+
+        An epoch that is not newer than the last one is ignored, unless the partition has failed. On a partition that is
+        served already a newer one is only stored.
+
+        Raises:
+            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
+        """
+
+    def load_all(self) -> None:
+        """Load every log partition, as the only coordinator.
+
+        Raises:
+            LoadError: some could not be loaded; the others are served.
+        """
+        causes: dict[int, Exception] = {}
+        for index in range(len(self._partitions)):
+            try:
+                self.load(index)
+            except LoadError as error:
+                causes.update(error.causes)
+        if causes:
+            raise LoadError(causes)
+
+    # ------------------------------------------------------------ the log store's answers
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """Handle that the log store has written the append ``ticket`` and all earlier ones of that log partition,
+        except those with a reported failure.
+
+        Args:
+            ticket: the ticket of :meth:`LogStore.append`.
+            base_offset: the offset of its first record.
+
+        Raises:
+            StoreContractError: the ticket is unknown or was answered already, or the offset decreased. The partition
+                has failed.
+        """
+        self._answered(ticket, base_offset)
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """Handle that the log store did not write the append ``ticket``, or that the outcome is unknown.
+
+        Raises:
+            StoreContractError: it is not the oldest unanswered append of its log partition. The partition has failed.
+        """
+        self._answered(ticket, error)
+
+    def _answered(self, ticket: Ticket, answer: AppendResult) -> None:
+        if not 0 <= ticket.partition < len(self._partitions):
+            raise StoreContractError(f"{ticket} names no log partition")
+        partition = self._partitions.active[ticket.partition]
+        if partition is not None:
+            # A late answer for a partition that was unloaded is ignored.
+            self._take_answer(partition, ticket.number, answer, self.clock.now_ms())
+            self._settle(self.clock.now_ms())
+
+    def _take_answer(self, partition: PartitionT, number: int, answer: AppendResult, now_ms: int) -> None:
+        writer = partition.writer
         try:
-            load(index)
-        except LoadError as error:
-            causes.update(error.causes)
-    if causes:
-        raise LoadError(causes)
+            # With the refusals that precede or follow the answer: results have the order of appends.
+            for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
+                if isinstance(told, LogStoreError):
+                    self._refused(partition, turn, told, now_ms)
+                    if self._partitions.active[partition.index] is not partition:  # its outcome is unknown
+                        break
+                    continue
+                partition.appended(turn, told, now_ms)
+                if self.on_durable is not None:
+                    self.on_durable(partition.index)
+        # Memory may differ from the log now.
+        except StoreContractError:
+            self._fail(partition.index, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
 
+    # ------------------------------------------------------------ the way to the log store
 
-class LoadedPartition(ServedPartition, Protocol):
-    """Log partition that is served after its records were replayed."""
+    def _append(self, append: NumberedAppend, now_ms: int) -> None:
+        index, number = append.partition, append.number
+        partition = self._partitions.active[index]
+        if partition is None:
+            # The partition failed while its earlier appends were sent.
+            return
+        ticket = _make_ticket((index, number))
+        base_offset = None
+        try:
+            # The type names the records of ``__consumer_offsets``; a store accepts any record that has bytes.
+            base_offset = self.log_store.append(index, ticket, LogRecords(append.records, now_ms))
+        except LogStoreError as error:
+            # Earlier appends are unanswered: the refusal waits for its turn.
+            if not partition.writer.keeps(number, error):
+                self.append_failed(ticket, error)
+                return
+        # The store may have written the records, or not.
+        except BaseException:
+            self._fail(index, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
+        if base_offset is not None:
+            self._take_answer(partition, number, base_offset, now_ms)
+        elif self._partitions.active[index] is partition:  # not failed or unloaded during the call
+            self._wait_for(partition, number, now_ms)
 
-    def replay(self, log_offset: int, record: Any) -> None:
-        """Replay a record of the log."""
+    # ------------------------------------------------------------ what coordinators do in their own ways
 
+    def _refused(self, partition: PartitionT, number: int, error: LogStoreError, now_ms: int) -> None:
+        partition.append_failed(number, error.error_code, now_ms)
+        # A load finds out what the log holds.
+        if error.outcome_unknown:
+            self._fail(partition.index, error.error_code)
 
-PartitionT = TypeVar("PartitionT", bound=LoadedPartition)
+    @abstractmethod
+    def _wait_for(self, partition: PartitionT, number: int, now_ms: int) -> None:
+        """Register an append that is answered later."""
+
+    @abstractmethod
+    def _settle(self, now_ms: int) -> None:
+        """Process the appends and results that the last answer produced."""
+
+    @abstractmethod
+    def _fail(self, index: int, error_code: ErrorCode) -> None:
+        """Fail a log partition until it is loaded again."""
 
 
 class _Load(Generic[PartitionT]):

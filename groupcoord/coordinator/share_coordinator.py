@@ -17,9 +17,8 @@ from attrs import define
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.coordinator.appending import Appending
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
-from groupcoord.coordinator.loading import Loader, load_each
+from groupcoord.coordinator.loading import Appending, Loader
 from groupcoord.core.host_queries import (
     AskShareCoordinator,
     AwaitedAnswer,
@@ -339,23 +338,7 @@ class ShareCoordinator(Appending[StatePartition]):
         """Return the log partitions that have failed and must be loaded again."""
         return [index for index, status in enumerate(self._partitions.status) if status is PartitionStatus.FAILED]
 
-    def load_all(self) -> None:
-        """Load every log partition, as the only coordinator.
-
-        Raises:
-            LoadError: some could not be loaded; the others are served.
-        """
-        load_each(self.load, len(self._partitions))
-
     def load(self, partition: int, leader_epoch: int = 0) -> None:
-        """Read the records of a log partition and serve its states.
-
-        An epoch that is not newer than the last one is ignored, unless the partition has failed. On a partition that is
-        served already a newer one is only stored.
-
-        Raises:
-            LoadError: the log can't be read; requests fail with NOT_COORDINATOR until the partition is loaded again.
-        """
         for _ in self.load_in_steps(partition, leader_epoch):
             pass
 

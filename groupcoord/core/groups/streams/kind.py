@@ -147,13 +147,12 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         self, group: StreamsGroup, draft: StreamsDraft, request: StreamsGroupHeartbeat, now_ms: int
     ) -> StreamsGroupHeartbeatResponse:
         known = self._groups.get(group.group_id)
-        is_made_by_this = known is not group
         # Kafka builds the new group from its records, so the first heartbeat's soft state is lost.
-        memory = StreamsMemory() if is_made_by_this else group.memory
-        # Remembered even if the leave fails, as in Kafka.
-        if request.shutdown_application and request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
-            self._ask_for_shutdown(group, memory, request)
+        memory = group.memory if known is group else StreamsMemory()
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
+            # Remembered even if the leave fails, as in Kafka.
+            if request.shutdown_application:
+                self._ask_for_shutdown(group, memory, request)
             response: StreamsGroupHeartbeatResponse = self.leave_by_heartbeat(draft, request, now_ms)
             return response
         settings = self._environment.settings_of(group.group_id)
