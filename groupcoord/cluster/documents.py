@@ -1,8 +1,8 @@
 """Topics, settings and ACLs that all nodes of a cluster share, stored as documents in the engine of the log.
 
-Each slot holds all documents, so the last one is enough. A writer puts the next slot and fails if another node was
-faster; then it knows that node's version and can retry. Nodes write rarely, from synchronous code, as one writes to a
-disk. So the I/O runs in a separate thread, and a write takes a bounded time.
+Each slot holds all documents, so the last one is enough. A writer puts the next slot; if another node was faster, it
+learns that node's version and can retry. Nodes write rarely, from synchronous code, as to a disk. So the I/O runs in a
+separate thread, and a write takes a bounded time.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class SlotDocuments:
         self._slot_log: SlotLog
         self._ended: asyncio.Event
         self._is_open: Future[None] = Future()
-        self._is_seen = True  # the last poll succeeded
+        self._is_seen = True
         self._told = self._purged = -1  # last slots of ``on_changed`` and of a purge
-        # A process that ends without closing this does not wait for the engine.
+        # A process can end without closing this.
         self._thread = threading.Thread(target=self._run, name="groupcoord-documents", daemon=True)
 
     # ------------------------------------------------------------ life cycle
@@ -83,7 +83,7 @@ class SlotDocuments:
         try:
             asyncio.run(self._look_on())
         except BaseException as error:
-            # Afterwards open() has returned, and only the thread can report it.
+            # Afterwards only the thread can report it.
             if self._is_open.done():
                 raise
             self._is_open.set_exception(error)
@@ -111,7 +111,6 @@ class SlotDocuments:
                 await self._catch_up()
                 last = self._state.slot
                 if last > self._purged:
-                    # Each slot holds all documents, so only the last one is needed.
                     await self._slot_log.purge(DOCUMENTS_PARTITION, last)
                     self._purged = last
         except Exception as error:  # an engine may raise errors of its own
@@ -136,7 +135,6 @@ class SlotDocuments:
 
     def stamp(self, name: str) -> object:
         found = self._state.documents.get(name)
-        # The slot in which it was written, which no two writes share.
         return None if found is None else found[0]
 
     def read(self, name: str) -> str:
@@ -155,15 +153,14 @@ class SlotDocuments:
         loop, before = self._loop, self._state
         if loop is None:
             raise OSError("what all nodes must know was closed")
-        # After a failed poll a write would only wait for its timeout, in synchronous code.
+        # A write would only wait for its timeout.
         if not self._is_seen:
             raise OSError("the engine does not respond")
-        # The caller's copy is outdated: it has to read the document first.
+        # The caller has to read the document first.
         if self.stamp(name) != seen:
             self._refuse()
         slot = before.slot + 1
         after = _State(slot, {**before.documents, name: (slot, text)})
-        # The caller's thread waits: nodes write documents as they write to a disk.
         writing = asyncio.run_coroutine_threadsafe(self._put(after), loop)
         try:
             is_written = writing.result(WRITE_S)
@@ -190,7 +187,7 @@ class SlotDocuments:
                 slots = await self._slot_log.read(DOCUMENTS_PARTITION, state.slot)
                 await self._catch_up()
             except SlotLogError:
-                await asyncio.sleep(AGAIN_S)  # the put was done or not: the next attempt shows which
+                await asyncio.sleep(AGAIN_S)  # the next attempt shows whether the put was done
                 continue
             if slots:  # none: the replica lags
                 return slots[0].payload == payload  # an earlier attempt was written after all

@@ -2,12 +2,12 @@
 
 Each node announces what it owns and receives the announcements of all others
 (:meth:`~groupcoord.cluster.slot_log.SlotLog.beat`). Safety does not depend on this module: a node with a wrong view
-writes unnecessary fences, but no record is lost. Partitions are spread by rendezvous hashing, so the partitions of a
-dead node are divided among all others and no other partition moves.
+writes unnecessary fences, but no record is lost. Partitions are spread by rendezvous hashing, so only the partitions of
+a dead node move, to all others.
 
-Answers from memory need a lease. A node that was paused does not learn of a fence before its next append. So it answers
-only for ``lease_ms`` after it began its last acknowledged heartbeat, and a node counts as dead only after a longer
-silence.
+Answers from memory need a lease, since a node that was paused does not learn of a fence before its next append. So it
+answers only for ``lease_ms`` after it began its last acknowledged heartbeat, and a node counts as dead only after a
+longer silence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Announcement(NamedTuple):
         address: where clients reach the node, in a form that the program understands.
         owned: the log partitions that it owns, with their epochs.
         known: the highest epoch that it has seen of each log partition.
-        leaves: True in its last announcement: it owns nothing and takes nothing over any more.
+        leaves: True in its last announcement: it owns and takes over nothing any more.
     """
 
     address: str
@@ -91,13 +91,13 @@ class Membership:
         A malformed announcement raises ValueError.
         """
         said = {beat.node_id: Announcement.decoded(beat.content) for beat in beats}
-        # Epochs of dead nodes count, too: a partition that was taken over and lost again is not this node's.
+        # Also epochs of dead nodes: a partition that was taken over and lost again is not this node's.
         for one in said.values():
             self._learn(one.known)
-        # Its own age does not count: this heartbeat was just stored.
+        # Its own age does not count.
         silent = {beat.node_id for beat in beats if beat.age_ms >= self._dead_ms} - {self.node_id}
         self._live = {node_id: one for node_id, one in said.items() if node_id not in silent and not one.leaves}
-        # From the begin on: later than that others may count its silence.
+        # From the begin on, since others may count its silence from then.
         self._lease_end_ms = max(self._lease_end_ms or began_ms, began_ms + self._lease_ms)
 
     def _learn(self, epochs: Mapping[int, int]) -> None:
@@ -125,19 +125,17 @@ class Membership:
             for node_id, said in self._live.items()
             if partition in said.owned
         )
-        # Two nodes may announce a partition during a take-over: the later fence wins.
+        # During a take-over two nodes may announce it: the later fence wins.
         return max(found, key=lambda owner: owner.epoch, default=None)
 
     def chosen(self, partition: int) -> str:
         """Return the live node that should own a log partition, or this node if none is known to live."""
-        # Rendezvous hashing: of a dead node's partitions each goes to the next best node, and no other moves.
         return max(self._live, key=lambda node_id: (_score(partition, node_id), node_id), default=self.node_id)
 
     # ------------------------------------------------------------ what is to be done
 
     def to_take(self, owned: Mapping[int, int], now_ms: int) -> list[int]:
         """Return the log partitions to take over: this node should own them and no live node does."""
-        # Without a lease, its view of the other nodes is outdated.
         if not self.may_answer(now_ms):
             return []
         missing = (partition for partition in range(self._partition_count) if partition not in owned)
@@ -147,20 +145,18 @@ class Membership:
 
     def _is_free(self, partition: int) -> bool:
         owner = self.owner(partition)
-        # This node may be announced as owner of what it has lost since.
+        # This node may have lost it since the announcement.
         return owner is None or owner.node_id == self.node_id
 
     def to_release(self, owned: Mapping[int, int]) -> list[int]:
         return [partition for partition in sorted(owned) if self.chosen(partition) != self.node_id]
 
     def superseded(self, owned: Mapping[int, int]) -> list[int]:
-        """Return the owned log partitions that another node has taken over since: this node must
-        not answer for them.
-        """
-        # The other node may be dead or have released them by now. What it acknowledged is still only in the log.
+        """Return the owned log partitions that another node has taken over since."""
+        # The other node may be dead by now. What it acknowledged is only in the log.
         return [partition for partition, epoch in sorted(owned.items()) if self._known.get(partition, epoch) > epoch]
 
 
 def _score(partition: int, node_id: str) -> bytes:
-    # Not Python's hash, which differs between processes.
+    # Python's hash differs between processes.
     return blake2b(f"{partition}/{node_id}".encode(), digest_size=8).digest()

@@ -1,8 +1,8 @@
 """Slot log in streams of NATS JetStream, by nats-py: each log partition is a stream and each slot a message.
 
-A put is a publish with the header for the expected last sequence, so that the stream accepts it only after the slot
-before. JetStream replicates it to several servers before it acknowledges, and elects another leader when one dies. The
-durability of a server's copy depends on its setting ``sync_interval: always``.
+A put is a publish with the header for the expected last sequence. JetStream replicates it to several servers before it
+acknowledges, and elects another leader when one dies. The durability of a server's copy depends on its setting
+``sync_interval: always``.
 
 nats-py's own reconnection is not used. It waits until a stopped server has taken the pending data, and would later send
 requests whose callers have given up. Here a request fails at once when its connection is lost.
@@ -170,7 +170,7 @@ class _Connection:
             **{"connect_timeout": CONNECT_S, **options},
         )
         self._inbox = self.client.new_inbox()
-        # Beyond its limits nats-py drops messages, and answers would lack slots.
+        # Beyond its limits nats-py drops messages.
         await self.client.subscribe(f"{self._inbox}.*", cb=self._replied, pending_msgs_limit=0, pending_bytes_limit=0)
         self._watching = asyncio.create_task(self._watch())
 
@@ -184,7 +184,6 @@ class _Connection:
             await self.client.publish(subject, payload, f"{self._inbox}.{token}", headers)
             return await asked.answer
         finally:
-            # Late answers of a request that was given up are dropped.
             del self._asked[token]
 
     def lose(self, reason: str) -> None:
@@ -207,11 +206,11 @@ class _Connection:
             self._ping.cancel()
 
     async def _watch(self) -> None:
-        """Send pings and give the connection up when pongs are missing."""
+        """Send pings and close the connection when pongs are missing."""
         while True:
-            # Never cancelled: after a cancelled flush nats-py reads nothing more from the connection.
+            # Never cancelled: nats-py would read nothing more from the connection.
             self._ping = asking = asyncio.create_task(self.client.flush(_FOR_EVER_S))
-            for _ in range(MISSES_MAX):  # a process that was held up sees its timeout first and the answer after it
+            for _ in range(MISSES_MAX):  # a delayed process sees its timeout before the answer
                 await asyncio.wait((asking,), timeout=PONG_S)
             if not asking.done():
                 return self.lose(f"no answer for {PONG_S * MISSES_MAX} s")
@@ -247,7 +246,7 @@ class NatsConnections:
             ) from error
         self._new_client = Client
         self._address = address
-        # Nodes spread over the servers instead of all using the first.
+        # Nodes spread over the servers.
         self._servers = random.sample(address.servers, len(address.servers))
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
@@ -307,8 +306,8 @@ class NatsConnections:
             return self._connection
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect())
-            self._connecting.add_done_callback(_looked_at)  # all callers may have stopped waiting for it
-        # All callers wait for the same attempt: one that gives up must not cancel it.
+            self._connecting.add_done_callback(_looked_at)  # no caller may be left
+        # One caller that gives up must not cancel the attempt of all.
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _Connection:
@@ -321,7 +320,7 @@ class NatsConnections:
         problem: Exception | None = None
         for _ in self._address.servers:
             server = self._servers.pop(0)
-            # Round-robin, so that a useless server is not tried again first.
+            # Round-robin.
             self._servers.append(server)
             connection = _Connection(self._new_client(), server)
             try:
@@ -351,14 +350,14 @@ def _looked_at(task: asyncio.Task[Any]) -> None:
 
 
 API_S = 15.0
-"""Time limit for repeating rare requests: stream information, creation of streams and the like."""
+"""Time limit for repeating rare requests, such as stream information."""
 
 OPEN_S = 10.0
 AGAIN_S = 0.02
 SLOTS_AT_ONCE, BYTES_AT_ONCE = 500, 2_000_000
 NODES_MAX = 1_000
 FORGOTTEN_AFTER_S = 3_600
-"""Announcements of a node that was silent for this long are deleted: other nodes have its knowledge."""
+"""Announcements of a node that was silent for this long are deleted."""
 
 PAYLOAD_BYTES_MIN = 1_100_000
 """Smallest ``max_payload`` of a server: a record batch may have 1,048,588 bytes."""
@@ -367,7 +366,7 @@ SERVER_VERSION = (2, 11)
 """First version of nats-server that returns several messages for one request."""
 
 EXPECTED = "Nats-Expected-Last-Sequence"
-# Codes of JetStream's errors. Two say that the expected sequence is wrong, but only the first tells the last one.
+# Two of these errors report a wrong expected sequence, but only the first has the last one.
 _WRONG_LAST, _WRONG_LAST_UNTOLD, _NO_STREAM, _NOT_NOW = 10071, 10164, 10059, 10008
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 
@@ -420,7 +419,7 @@ class NatsSlotLog(ConnectedSlotLog):
                 version = client.connected_server_version
                 if (version.major, version.minor) < SERVER_VERSION:
                     raise SlotLogError("nats-server is older than " + ".".join(map(str, SERVER_VERSION)))
-                # Else the first large batch would fail, long after the start.
+                # Otherwise the first large batch would fail, long after the start.
                 if client.max_payload < PAYLOAD_BYTES_MIN:
                     raise SlotLogError(
                         f"max_payload of nats-server is {client.max_payload} bytes: set max_payload: 2MB"
@@ -449,15 +448,15 @@ class NatsSlotLog(ConnectedSlotLog):
         """Fill a slot by a publish that expects the last sequence."""
         while True:
             try:
-                # Slot n is the message with sequence n + 1, so n is the sequence before it.
+                # Slot n is the message with sequence n + 1.
                 await self._publish(
                     self._stream(partition), f"{self._name}.{partition}", payload, {EXPECTED: str(slot)}
                 )
             except _RefusedError as error:
                 if error.code == _WRONG_LAST:
-                    # Only the text of this error has the sequence. Sequences count from 1, slots from 0.
+                    # Only the text of the error has the sequence.
                     last = int(str(error).rpartition(" ")[2]) - 1
-                    # A put in flight counts for the server before it is stored; a slot that can be read was.
+                    # A put in flight counts for the server before it is stored.
                     if last < slot or await self.read(partition, last):
                         return last
                 elif error.code != _WRONG_LAST_UNTOLD:
@@ -474,26 +473,24 @@ class NatsSlotLog(ConnectedSlotLog):
             for message in await self._get(self._stream(partition), wanted)
             if message.headers is not None
         ]
-        # The interface promises slots without gaps.
+        # No gaps.
         return [slot for index, slot in enumerate(found) if slot.number == found[0].number + index]
 
     async def purge(self, partition: int, before_slot: int) -> None:
         """Purge messages of the stream."""
-        # JetStream keeps this sequence and all later ones.
         await self._ask_api(f"STREAM.PURGE.{self._stream(partition)}", {"seq": before_slot + 1})
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
         """Store an announcement and return those of all nodes.
 
-        The age of an announcement that is heard for the first time is measured by the clock of the servers, afterwards
-        by that of this process. So servers with different clocks do not make nodes appear dead when the stream gets
-        another leader.
+        A new announcement's age is measured by the clock of the servers, afterwards by that of this process. So servers
+        with different clocks do not make nodes appear dead when the stream gets another leader.
         """
         began_s = time.monotonic()
         try:
             return await self._beat(node_id, content)
         except (asyncio.CancelledError, SlotLogError):
-            if self._written_s < began_s:  # this server may be cut off from the others, so that nothing can be written
+            if self._written_s < began_s:  # this server may be cut off from the others
                 self._connections.leave()
             raise
 
@@ -502,13 +499,12 @@ class NatsSlotLog(ConnectedSlotLog):
         while True:
             found = await self._get(self._beats, {"multi_last": [f"{self._beats}.>"], "batch": NODES_MAX})
             said = {_node(message.subject_said): message for message in map(_Said, found)}
-            # A view without the own announcement may lack others, too.
+            # A view without the own announcement may lack others.
             if node_id in said and said[node_id].sequence >= own:
                 break
             await asyncio.sleep(AGAIN_S)  # a lagging replica has answered
-        # The own announcement was just stored, so its timestamp is the present by the clock of the servers.
+        # The own announcement was just stored: its timestamp is the present of the servers.
         now_s, now = time.monotonic(), said[node_id].at
-        # Nodes whose announcements have expired are dropped.
         before, self._heard = self._heard, {}
         for node, one in said.items():
             heard = before.get(node)
@@ -529,12 +525,12 @@ class NatsSlotLog(ConnectedSlotLog):
     async def _make_stream(self, stream: str) -> None:
         wanted: dict[str, Any] = {"name": stream, "num_replicas": self._address.replicas, "allow_direct": True}
         if stream == self._beats:
-            # In memory, because a disk may be slow under load. Old announcements expire.
+            # A disk may be slow under load. Old announcements expire.
             wanted |= {"subjects": [f"{stream}.>"], "storage": "memory", "max_msgs_per_subject": 1}
             wanted |= {"max_age": FORGOTTEN_AFTER_S * 10**9}
         else:
             subject = f"{self._name}.{stream.removeprefix(self._name + '-')}"
-            # A single deleted message would be a gap in the slots. Purges remain allowed.
+            # A deleted message would be a gap. Purges remain allowed.
             wanted |= {"subjects": [subject], "storage": "file", "deny_delete": True}
         while True:
             try:
@@ -563,7 +559,7 @@ class NatsSlotLog(ConnectedSlotLog):
             (reply,) = await self._connections.ask(subject, payload, headers, again_s=API_S if is_new else 0.0)
             if _status(reply) != "503":
                 break
-            # 503: no server responds, so the stream is missing or has no leader.
+            # The stream is missing or has no leader.
             await self._make_stream(stream)
             is_new = True
             await asyncio.sleep(AGAIN_S)  # the stream exists, but not on all servers yet
@@ -581,13 +577,13 @@ class NatsSlotLog(ConnectedSlotLog):
                 subject, asked, is_last=lambda message: bool(_status(message))
             )
             status = _status(last)
-            # 503 without a responder: the stream does not exist, or has no leader yet.
+            # The stream is missing or has no leader.
             if status != "503" or await self._ask_api(f"STREAM.INFO.{stream}") is None:
                 break
             if time.monotonic() > until_s:  # replicas of a new stream may not answer for a moment
                 raise SlotLogError(f"no replica of stream {stream} answers")
             await asyncio.sleep(AGAIN_S)
-        # 204 ends a batch. 404 and 503 mean that there are no messages, or no stream yet.
+        # 204 ends a batch. 404 and 503: no messages, or no stream yet.
         if status not in ("204", "404", "503"):
             raise SlotLogError(f"stream {stream} can't be read: {status} {(last.headers or {}).get('Description')}")
         return messages

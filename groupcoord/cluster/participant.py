@@ -50,7 +50,7 @@ class Sharing:
     # ------------------------------------------------------------ beats
 
     def announcement(self, *, leaves: bool = False) -> bytes:
-        # Remembered, because a log partition may be served only after an announcement that named it was acknowledged.
+        # A log partition is served only after an announcement that named it was acknowledged.
         self._said = self._store.owned
         self._is_look = self._store.take_look() or self._is_look
         return self._membership.announcement(self._address, self._said, leaves=leaves).encoded()
@@ -61,8 +61,7 @@ class Sharing:
         Returns the log partitions to load now. A malformed announcement raises ValueError.
         """
         self._membership.heard(beats, began_ms)
-        # Releases come before the ownership check ends: responses that wait for it must not be sent for a lost
-        # partition.
+        # Before the ownership check ends: waiting responses must not be sent for a lost partition.
         for partition in self._membership.superseded(self._store.owned):
             self._give_up(partition, "another replica has taken it over")
         for partition in self._membership.to_release(self._store.owned):
@@ -74,7 +73,7 @@ class Sharing:
         found = [
             ToLoad(partition, epoch)
             for partition, epoch in owned.items()
-            # The same epoch: a partition that was lost and taken over again in between has not been announced yet.
+            # A partition that was lost and taken over again has not been announced yet.
             if self._said.get(partition) == epoch != self._loaded.get(partition)
         ]
         self._loaded.update(found)
@@ -99,8 +98,7 @@ class Sharing:
         changes = self._store.take_changes()
         for change in changes:
             if isinstance(change, Gone):
-                # Unload before the appends are answered: a failed append may lead to a next one, for a log that is not
-                # owned.
+                # Before the appends are answered: a failed one may lead to a next one.
                 self._unload(change.partition)
         for ticket, answer in self._store.take_answers():
             if isinstance(answer, LogStoreError):
@@ -111,7 +109,6 @@ class Sharing:
 
     def snapshot(self, partition: int) -> None:
         core = self._coordinator.partition(partition)
-        # Called after each operation, when no answers wait in the store.
         if core is not None and self._store.is_snapshot_due(partition):
             self._store.snapshot(partition, core.snapshot(), self._coordinator.clock.now_ms())
 
@@ -144,7 +141,7 @@ class Sharing:
     def owner_of(self, partition: int) -> Owner | None:
         """Return the replica that owns a log partition, or None if no live replica has announced it."""
         owner = self._membership.owner(partition)
-        # Lost since the last heartbeat announced it: clients would go back and forth.
+        # Lost since the last heartbeat: clients would go back and forth.
         if owner is not None and owner.node_id == self._membership.node_id and partition not in self._store.owned:
             return None
         return owner
@@ -269,7 +266,7 @@ class Participant:
             TimeoutError: the engine does not answer.
         """
         async with asyncio.timeout(OPERATION_S):
-            # Before the first fence: with another number groups would map to other log partitions.
+            # Before the first fence.
             await agree_on_partition_count(self._slot_log, self._core.config.offsets_topic_num_partitions)
         self._store.on_work = self._note_work
         self._beating = asyncio.create_task(self._beat_on())
@@ -282,14 +279,13 @@ class Participant:
         # wait() does not raise the cancellation of the heartbeats.
         await asyncio.wait((self._beating,))
         await self._served.close()
-        # After the coordinator has stopped: its last responses need the ownership.
+        # Last, since the coordinator's last responses need the ownership.
         self.sharing.give_all_up()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSING_S)
-        # Puts in flight may still be written: the next owner reads up to its own fence.
         for task in self._tasks:
             task.cancel()
-        # Without this announcement the others only wait until this replica counts as dead.
+        # Otherwise the others wait until this replica counts as dead.
         with suppress(SlotLogError, TimeoutError):
             async with asyncio.timeout(CLOSING_S):
                 await self._slot_log.beat(self.node_id, self.sharing.announcement(leaves=True))
@@ -305,19 +301,19 @@ class Participant:
 
     async def _beat(self) -> None:
         self._beat_wanted.clear()
-        # The lease counts from the start of the heartbeat, because the engine may have answered at any time since.
+        # The engine may have answered at any time since.
         began_ms = self._core.clock.now_ms()
         content = self.sharing.announcement()
         try:
-            # Later than this the others take over anyway, so a late answer is worthless.
+            # The others take over after this time.
             async with asyncio.timeout(self._dead_s):
                 beats = await self._slot_log.beat(self.node_id, content)
             to_load = self._served.change(lambda _: self.sharing.heard(beats, began_ms))
-        except Exception as error:  # an engine may raise errors of its own; the next heartbeat retries
+        except Exception as error:  # an engine may raise errors of its own
             if self._is_heard:
                 logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
             self._is_heard, problem = False, StorageError(repr(error))
-            # Responses that wait for an ownership check fail, before another replica answers for these groups.
+            # Responses that wait for an ownership check fail.
             self._served.change(lambda _: self.sharing.not_heard(problem))
             self._lose_patience()
             return
@@ -326,7 +322,7 @@ class Participant:
             self._is_heard = True
         self.on_heard()
         for each in to_load:
-            # Loads run beside heartbeats: a long one must not cost the lease.
+            # A long load must not cost the lease.
             self._begin(self._load(each))
 
     def _lose_patience(self) -> None:
@@ -348,7 +344,7 @@ class Participant:
         """Schedule the pending operations for the end of this turn of the event loop."""
         if not self._is_work_noted:
             self._is_work_noted = True
-            # All appends of this turn are queued first. A put per append would cost a round trip each.
+            # All appends of this turn share a put.
             asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
@@ -361,8 +357,7 @@ class Participant:
     async def _carry_out(self, partition: int, operation: Operation) -> None:
         result = await self._outcome(partition, operation)
         if result is UNKNOWN:
-            # The same operation is repeated until its outcome is known. Putting another message instead could write an
-            # append twice.
+            # Repeated until its outcome is known: another message could write an append twice.
             await asyncio.sleep(AGAIN_S)
         self._store.done(partition, operation, result)
         if self._served.change(lambda _: self.sharing.settle()):
@@ -374,13 +369,13 @@ class Participant:
         """Execute an operation and return its result. Log the first of consecutive failures of a log partition."""
         try:
             async with asyncio.timeout(OPERATION_S) as patience:
-                # Shortened when heartbeats fail, since the connection may be lost.
+                # Shortened when heartbeats fail.
                 self._patience.add(patience)
                 try:
                     result = await carry_out(self._slot_log, partition, operation)
                 finally:
                     self._patience.discard(patience)
-        except Exception as error:  # an engine may raise errors of its own; repeating is right in any case
+        except Exception as error:  # an engine may raise errors of its own
             if partition not in self._unknown:
                 self._unknown.add(partition)
                 logger.warning("log partition %d: the engine is queried again until it responds: %r", partition, error)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX = 4
 SLOTS_AT_ONCE = 20
 FORGOTTEN_AFTER = "1 day"
-"""Announcements of a node that was silent for this long are deleted: other nodes have its knowledge."""
+"""Announcements of a node that was silent for this long are deleted."""
 
 _UNSAFE = {
     ("fsync", "off"): "a power failure may take back what was acknowledged, and damage the database",
@@ -81,7 +81,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             slots=self._slots,
             nodes=self._nodes,
         )
-        # A user who may not create tables can still use existing ones.
+        # The user may have no right to create tables.
         if not are_there:
             await self._make_tables()
         await self._ask(f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'")
@@ -94,7 +94,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         self.is_open = True
 
     async def _make_tables(self) -> None:
-        # Two sessions that create the same table concurrently get an error in spite of IF NOT EXISTS.
+        # Concurrent creation of a table fails in spite of IF NOT EXISTS.
         await self._ask(
             "BEGIN",
             f"SELECT pg_advisory_xact_lock({zlib.crc32(self._slots.encode())})",
@@ -130,7 +130,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         )
         if filled:
             return None
-        # A second statement: the INSERT does not see a row that another session committed meanwhile.
+        # The INSERT does not see a row that was committed meanwhile.
         ((last,),) = await self._ask(end, partition=partition)
         return int(last)
 
@@ -161,7 +161,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             node=node_id,
             content=content,
         )
-        # If the clock of the database is set back, ages would be negative.
+        # The clock of the database may be set back.
         rows = await self._ask_in_turn(
             self._beat_turns,
             "SELECT node_id, greatest(extract(epoch FROM clock_timestamp() - said_at) * 1000, 0)::bigint, content "
@@ -185,8 +185,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             try:
                 await asyncio.wait((asking,))
             except asyncio.CancelledError:
-                # psycopg sends a cancel request, which takes seconds if the server can't be reached. Do not wait for
-                # it.
+                # psycopg's cancel request takes seconds if the server can't be reached. Do not wait for it.
                 asking.cancel()
                 self._ending.add(asking)
                 asking.add_done_callback(self._has_ended)
@@ -205,7 +204,6 @@ class PostgresSlotLog(ConnectedSlotLog):
                 cursor = await connection.execute(statement, values, binary=True)
             rows: Sequence[Any] = await cursor.fetchall() if cursor.description else ()
         except BaseException:
-            # A statement may still run on it, or a transaction be open.
             await connection.close()
             raise
         self._free.append(connection)
@@ -217,7 +215,6 @@ class PostgresSlotLog(ConnectedSlotLog):
             asking.exception()  # the result is not needed
 
     async def _connect(self) -> AsyncConnection[Any]:
-        # Each put is one statement, and with autocommit one transaction.
         return await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
 
 

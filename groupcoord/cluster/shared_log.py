@@ -1,8 +1,7 @@
 """Shared log as a whole: its number of log partitions, and copies as segment files.
 
-The number decides to which log partition a group belongs. A replica with another number would serve groups that other
-replicas serve, too, and miss their commits. So the first replica stores the number in a slot, and all later ones
-compare.
+The number decides to which log partition a group belongs. Replicas with different numbers would serve the same groups
+and miss each other's commits. So the first replica stores the number in a slot, and all later ones compare.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ async def agree_on_partition_count(slot_log: SlotLog, partition_count: int) -> N
         SlotLogError: the engine failed.
         MalformedSlotError: the slot does not hold a number.
     """
-    # Of several first replicas one fills the slot, and the others compare.
+    # Of several first replicas one fills the slot.
     if await slot_log.put(LAYOUT_PARTITION, 0, json.dumps({PARTITIONS: partition_count}).encode()) is None:
         return
     while (found := await _said(slot_log)) is None:
@@ -93,11 +92,11 @@ async def copy_log(slot_log: SlotLog, folder: Path) -> int:
     size_bytes = 0
     for partition in range(await partition_count_of(slot_log)):
         chunks, appends = contents(await _read_all(slot_log, partition))
-        # The first chunk holds the next offset and is no batch.
+        # The first chunk is the next offset.
         content = b"".join((*chunks[1:], *appends))
         if content:
             inner = folder / f"{OFFSETS_TOPIC}-{partition}"
-            # Fails if it exists, so that two copies are never mixed.
+            # Fails if it exists: two copies must not be mixed.
             inner.mkdir(parents=True)
             size_bytes += (inner / f"{0:020}.log").write_bytes(content)
     return size_bytes
@@ -107,7 +106,7 @@ async def _read_all(slot_log: SlotLog, partition: int) -> list[Slot]:
     slots: list[Slot] = []
     while found := await slot_log.read(partition, slots[-1].number + 1 if slots else 0):
         if slots and found[0].number != slots[-1].number + 1:
-            slots = []  # the next slots were purged: a snapshot replaces them and those read so far
+            slots = []  # a snapshot replaces these and the purged ones
         else:
             slots += found
     return slots

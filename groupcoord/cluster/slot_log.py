@@ -1,14 +1,13 @@
 """Slot logs: the interface of the engine that stores a shared log, an engine in memory, and the messages in slots.
 
-A slot log has numbered slots for each log partition: 0, 1, 2 … Each slot is filled once, by a ``put`` that names it,
-and only if the slot before it is the last one. That is compare-and-set on the end of a log. A table with a primary key
+A slot log has numbered slots for each log partition: 0, 1, 2 … Each is filled once, by a ``put`` that names it, and
+only if the slot before it is the last one. That is compare-and-set on the end of a log. A table with a primary key
 provides it, and so do a stream that checks the expected last sequence and an object store with conditional writes.
 
 A *fence* begins the ownership of a node; its slot number is the leader epoch. *Batches* are the appends of the owner. A
 snapshot consists of *chunks*, which hold the state as of some slot, and a *manifest* that makes them valid and names
-that slot. The slots up to it may be purged only after the manifest is written. Chunks without a manifest belong
-to an unfinished snapshot and are ignored. An append in flight when the snapshot began lies after that slot, although
-before the first chunk.
+that slot. The slots up to it may be purged only after the manifest is written. Chunks without a manifest are ignored.
+An append in flight when the snapshot began lies after that slot, although before the first chunk.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LAYOUT_PARTITION = -1
 """Pseudo-partition with a single slot: the number of log partitions (:mod:`groupcoord.cluster.shared_log`)."""
 
 DOCUMENTS_PARTITION = -2
-"""Pseudo-partition whose last slot holds topics, settings and ACLs (:mod:`groupcoord.cluster.documents`)."""
+"""Pseudo-partition whose last slot holds all documents (:mod:`groupcoord.cluster.documents`)."""
 
 
 class SlotLogError(GroupcoordError):
@@ -78,11 +77,11 @@ class SlotLog(Protocol):
     async def read(self, partition: int, from_slot: int) -> list[Slot]:
         """Return slots in order and without gaps, from ``from_slot`` or from the first that was not purged.
 
-        The engine decides how many. A lagging replica may answer: an empty list means that it has nothing yet.
+        The engine decides how many. An empty list means that a lagging replica has nothing yet.
         """
 
     async def purge(self, partition: int, before_slot: int) -> None:
-        """Delete the slots before one. They stay filled: they can't be put again."""
+        """Delete the slots before one; they can't be put again."""
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
         """Store the announcement of a node and return the last one of each node, this one included.
@@ -145,7 +144,7 @@ class MemorySlotLog:
         self.now_ms = 0
         self._read_max = read_max
         self._slots: dict[int, dict[int, bytes]] = {}
-        # Apart from the slots, since purged ones stay filled.
+        # Purged slots stay filled.
         self._ends: dict[int, int] = {}
         self._beats: dict[str, tuple[int, bytes]] = {}
 
@@ -205,10 +204,8 @@ class Message(NamedTuple):
     """Content of a slot.
 
     Attributes:
-        kind: the type.
         tag: unique to the ownership that wrote it.
         number: the sequence number within the ownership, so that no two messages are equal.
-        body: the content.
     """
 
     kind: Kind
@@ -265,9 +262,7 @@ class Manifest(NamedTuple):
     """End of a snapshot.
 
     Attributes:
-        snapshot: the number of the snapshot.
         covered: the last slot that the snapshot replaces.
-        chunk_count: the number of its chunks.
     """
 
     snapshot: int
@@ -297,12 +292,12 @@ def contents(slots: Iterable[Slot]) -> tuple[list[bytes], list[bytes]]:
                 appends += ((slot, body) for body in split(message.body))
             elif message.kind is Kind.CHUNK:
                 snapshot, place = _CHUNK.unpack_from(message.body)
-                # Two owners may have written snapshots of the same number.
+                # Two owners may have used the same number.
                 chunks.setdefault((message.tag, snapshot), {})[place] = message.body[_CHUNK.size :]
             elif message.kind is Kind.MANIFEST:
                 manifest = Manifest(*_MANIFEST.unpack(message.body))
                 found = chunks.get((message.tag, manifest.snapshot), {})
-                # Purging may have begun: chunks of an older snapshot are then incomplete, and a later manifest follows.
+                # Otherwise purging has begun, and a later manifest follows.
                 if len(found) == manifest.chunk_count:
                     base = [found[place] for place in sorted(found)]
                     appends = [(number, body) for number, body in appends if number > manifest.covered]

@@ -105,18 +105,17 @@ class _Owned:
     def append(self, ticket: Ticket, records: Sequence[LogRecord]) -> None:
         base_offset = self.next_offset
         body = _encoded(base_offset, records)
-        # Checked before the offset moves, so that a refused append leaves no gap.
+        # A refused append must leave no gap.
         if len(body) > BATCH_BYTES_MAX:
             raise RecordTooLargeError(f"a batch of {len(body)} bytes; at most {BATCH_BYTES_MAX} are allowed")
-        # Counted when queued: batches hold their offsets, and puts keep the order of appends.
+        # Puts keep the order of appends.
         self.next_offset += len(records)
         self.appended_bytes += len(body) + APPEND_COST_BYTES
         self.writer.append((ticket, base_offset), body)
 
     def snapshot(self, records: Iterable[LogRecord], bytes_max: int) -> None:
         self.appended_bytes = self.snapshot_bytes = 0
-        # The next offset is a chunk of its own: the last records may be compacted away, and their offsets must not be
-        # used again.
+        # The last records may be compacted away, and their offsets must not be used again.
         self.writer.snapshot(self._measured(chain([_NEXT_OFFSET.pack(self.next_offset)], _chunks(records, bytes_max))))
 
     def _measured(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -168,7 +167,7 @@ class SlotStore:
             RecordTooLargeError: the batch exceeds 1,048,588 bytes, or a string in it 32,767.
         """
         owned = self._owned.get(partition)
-        # During a take-over the end of the log is unknown, so offsets cannot be assigned yet.
+        # During a take-over the end of the log is unknown.
         if owned is None or owned.writer.state is not State.OWNER:
             raise NotLeaderError(f"log partition {partition} is not owned here")
         owned.append(ticket, records)

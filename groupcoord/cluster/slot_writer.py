@@ -158,7 +158,6 @@ class SlotWriter:
     def append(self, token: Hashable, body: bytes) -> None:
         """Queue an append. An event reports the result; events keep the order of appends."""
         if self.state is State.LOST:
-            # Nothing of it was put, so the caller may retry at the new owner.
             self._events.append(Failed(token, is_unknown=False))
         else:
             self._waiting.append(_Waiting(token, body))
@@ -171,17 +170,16 @@ class SlotWriter:
     def snapshot(self, chunks: Iterable[bytes]) -> None:
         """Begin a snapshot of everything acknowledged; afterwards the slots that it replaces are purged.
 
-        Only one snapshot may be in progress, and all events must have been taken, so that no acknowledged append is
-        missing.
+        Only one snapshot may be in progress, and all events must have been taken.
 
         Args:
             chunks: the content, from which each chunk is taken when it is put.
         """
         assert self.state is State.OWNER, "only an owner knows what there is"
-        # Otherwise the snapshot would cover slots of acknowledged appends that the caller's state lacks.
+        # Otherwise the snapshot would cover acknowledged appends that the caller's state lacks.
         assert not self._events, "an acknowledged append may not be among what is kept"
         assert not self.is_writing_snapshot, "one is being written"
-        # Fixed now: appends acknowledged while the chunks are put come after this slot and are not purged.
+        # Appends acknowledged later are not purged.
         self._covered = self.last_slot
         self._snapshot = _messages(self._count, self._covered, chunks)
 
@@ -209,30 +207,27 @@ class SlotWriter:
 
     def _choose(self) -> Operation | None:
         if self.state is State.FENCING:
-            # The slot is a guess, since nothing is read before. A wrong one is refused with the last slot, and the next
-            # guess follows it.
+            # A guess, since nothing is read before. A wrong one is refused with the last slot.
             return self._put(Kind.FENCE, b"", [], self._guess)
         if self.state is State.READING:
             return Read(self._read[-1].number + 1 if self._read else 0)
         if self.state is not State.OWNER:
             return None
-        # Purges come first, so that a partition never has two snapshots in progress.
+        # A partition never has two snapshots in progress.
         if self._purge_before >= 0:
             return Purge(self._purge_before)
         if self._snapshot is not None and (self._is_snapshot_next or not self._waiting):
             self._is_snapshot_next = False
-            # The chunk is made now, so that a large snapshot is never in memory as a whole.
+            # Made now, so that a large snapshot is never in memory as a whole.
             kind, body = next(self._snapshot)
             if kind is Kind.MANIFEST:
                 self._snapshot = None
             return self._put(kind, body, [], self.last_slot + 1)
         if not self._waiting:
             return None
-        # Appends and chunks alternate: a long snapshot delays an append by one put, and appends cannot starve the
-        # snapshot.
+        # Appends and chunks alternate, so that neither waits for more than one put.
         self._is_snapshot_next = True
-        # Everything that waits shares one put. While it is in flight the next ones gather, so a slow engine gets larger
-        # puts.
+        # While a put is in flight the next ones gather, so a slow engine gets larger puts.
         bodies: list[bytes] = []
         tokens: list[Hashable] = []
         size = 0
@@ -244,7 +239,7 @@ class SlotWriter:
         return self._put(Kind.BATCHES, join(bodies), tokens, self.last_slot + 1)
 
     def _put(self, kind: Kind, body: bytes, tokens: list[Hashable], slot: int) -> Put:
-        # Tag and count make each message unique, so that a slot read back shows whether it holds this very put.
+        # A slot read back shows whether it holds this very put.
         message = Message(kind, self._tag, self._count, body)
         self._count += 1
         self._putting = message, tokens
@@ -252,12 +247,12 @@ class SlotWriter:
 
     def done(self, operation: Operation, result: int | list[Slot] | Unknown | None) -> None:
         """Apply the result of the operation in progress; results of others are ignored."""
-        # A late result: this operation is over, or waits to be repeated.
+        # A late result.
         if not self._is_out or operation is not self._current:
             return
         self._is_out = False
         if result is UNKNOWN:
-            return  # repeat it: only one of two copies of a put can succeed, and a read changes nothing
+            return  # repeat it: only one of two copies of a put can succeed
         self._current = None
         if isinstance(operation, Put):
             if result is None:
@@ -275,31 +270,29 @@ class SlotWriter:
                 self._has_read_on(operation, result)
 
     def _put_refused(self, put: Put, last_slot: int) -> None:
-        # The put may have been refused by its own earlier copy, whose response was lost.
+        # Maybe refused by its own earlier copy, whose response was lost.
         if last_slot >= put.slot:
             self._refused_by = last_slot
             self._current = Read(put.slot)
         elif self.state is State.FENCING:
-            # The log ends before the guess.
             self._guess = last_slot + 1
         else:
-            # The log ends before a slot that this owner has written: the engine has lost data, and nothing can be
-            # concluded.
+            # The engine has lost data, and nothing can be concluded.
             self._lose("slots that were written are gone", is_unknown=True)
 
     def _has_read_back(self, read: Read, slots: list[Slot]) -> None:
         if not slots:
-            self._current = read  # a lagging replica has answered: the slot is filled
+            self._current = read  # a lagging replica has answered
             return
         assert self._putting is not None, "a slot is read back"
         first = slots[0]
         if first.number == read.from_slot and first.payload == self._putting[0].encoded():
             self._written(read.from_slot)
         elif self.state is State.FENCING:
-            # Another fence or append was faster. A fence has to come after it, so the next one is a new message.
+            # Another fence or append was faster: the next fence is a new message after it.
             self._putting, self._guess = None, max(self._refused_by + 1, slots[-1].number + 1)
         else:
-            # A purged slot may have been either owner's, so the outcome is unknown.
+            # A purged slot may have been either owner's.
             self._lose(f"slot {read.from_slot} is another owner's", is_unknown=first.number != read.from_slot)
 
     def _written(self, slot: int) -> None:
@@ -311,23 +304,21 @@ class SlotWriter:
             self.epoch, self.state = slot, State.READING
         elif message.kind is Kind.BATCHES:
             self._events += map(Acknowledged, tokens)
-        # Only the manifest makes the chunks valid. Purging before it would lose the state if this owner dies in
-        # between.
+        # Purging before the manifest would lose the state if this owner dies.
         elif message.kind is Kind.MANIFEST:
             self._purge_before = self._covered + 1
 
     def _has_read_on(self, read: Read, slots: list[Slot]) -> None:
         if self._read and slots[0].number != read.from_slot:
-            self._read = []  # the previous owner has purged the next slots: the rest begins with its snapshot
+            self._read = []  # purged by the previous owner: the rest begins with its snapshot
             return
         # Slots after the fence belong to a later owner and must not be loaded.
         self._read += [slot for slot in slots if slot.number <= self.epoch]
-        # A lagging replica of the engine may end earlier. Serving now would miss acknowledged appends, so reading
-        # continues until this fence is seen.
+        # A lagging replica may end earlier: serving now would miss acknowledged appends.
         if slots[-1].number < self.epoch:
             return
         if slots[-1].number > self.epoch:
-            # This process has appended nothing yet, so a slot after its fence is another owner's.
+            # This process has appended nothing yet.
             self._lose(f"slot {self.epoch + 1} is another owner's", is_unknown=False)
             return
         read_slots, self._read = self._read, []
@@ -343,7 +334,7 @@ class SlotWriter:
         self.state = State.LOST
         tokens = [] if self._putting is None else self._putting[1]
         self._events += (Failed(token, is_unknown) for token in tokens)
-        # These were in no put, so a retry at the new owner writes nothing twice.
+        # These were in no put.
         self._events += (Failed(waiting.token, is_unknown=False) for waiting in self._waiting)
         self._events.append(Lost(reason))
         self._putting = self._current = self._snapshot = None
