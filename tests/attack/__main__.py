@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
-from tests.attack import operators, ports
 from tests.attack.amplify import amplifications
-from tests.attack.counts import PREFIXED_ACLS, counts
 from tests.attack.fuzz import ROUND_FRAMES, fuzz
 from tests.attack.logs import attack_logs
 from tests.attack.owners import attack_owners
@@ -57,11 +55,7 @@ def _fuzz(options: argparse.Namespace) -> Iterator[Runnable]:
 KINDS: dict[str, Callable[[argparse.Namespace], Iterator[Runnable]]] = {
     "fuzz": _fuzz,
     "amplify": lambda options: amplifications(),
-    "counts": lambda options: counts(options.request_mib),
-    "acls": lambda options: iter([PREFIXED_ACLS]),
     "sharing": lambda options: iter(SHARING),
-    "descriptors": lambda options: iter([ports.NO_DESCRIPTORS, ports.idle_pages()]),
-    "operators": lambda options: iter([operators.SETTINGS, operators.NAMES, Alone("files", operators.open_files)]),
     "owners": lambda options: iter(
         [Alone("stopped", partial(attack_owners, rounds=options.rounds, seed=options.seed))]
     ),
@@ -78,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--frames", type=int, default=200_000, help="fuzz: how many requests the server must read")
     parser.add_argument("--count", type=int, default=500, help="logs: how many")
     parser.add_argument("--rounds", type=int, default=100, help="owners: how often one is stopped")
-    parser.add_argument("--request-mib", type=float, default=8.0, help="counts: size of the largest requests")
     parser.add_argument("--case", default="", help="only attacks with this in their names")
     parser.add_argument("--only", type=int, help="fuzz, logs: only the conversation or log of this number")
     parser.add_argument("--slowest-ms", type=float, default=Bounds.slowest_ms, help="longest wait of a healthy client")

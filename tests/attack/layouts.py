@@ -48,7 +48,6 @@ class Repetition(NamedTuple):
 
     counter: Piece
     elements: tuple[tuple[int, int], ...]
-    depth: int
 
 
 class Layout(NamedTuple):
@@ -114,9 +113,9 @@ def every_layout() -> list[Layout]:
     return known + [_raw_layout(*key) for key in sorted(FRAMES) if key not in have]
 
 
-def repeated(request: Layout, times: int, array: int = 0) -> bytes:
-    """Return a request in which an array holds its first element so many times."""
-    found = request.arrays[array]
+def repeated(request: Layout, times: int) -> bytes:
+    """Return a request in which the first array holds its first element so many times."""
+    found = request.arrays[0]
     start, end = found.elements[0]
     data = request.data
     return b"".join(
@@ -136,7 +135,6 @@ class _Writer:
         self.data = bytearray()
         self.pieces: list[Piece] = []
         self.arrays: list[Repetition] = []
-        self._depth = 0
 
     def piece(self, kind: str, data: bytes) -> Piece:
         start = len(self.data)
@@ -185,15 +183,13 @@ class _Writer:
     def _array(self, kind: str, kafka_type: str | None, values: tuple[Any, ...] | None, is_flexible: bool) -> None:
         count = self.piece(kind, counted(kind, -1 if values is None else len(values)))
         place = len(self.arrays)
-        self._depth += 1
         elements = []
         for value in values or ():
             start = len(self.data)
             self._field(None, kafka_type, value, is_flexible)
             elements.append((start, len(self.data)))
-        self._depth -= 1
         if elements:
-            self.arrays.insert(place, Repetition(count, tuple(elements), self._depth))
+            self.arrays.insert(place, Repetition(count, tuple(elements)))
 
 
 def _tagged(tag: int, annotation: Any, kafka_type: str | None, value: Any) -> bytes:

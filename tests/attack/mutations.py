@@ -181,7 +181,7 @@ class Mutator:
         if not layout.arrays:
             return self._value(layout)
         chance = self._random
-        counter, elements, _ = chance.choice(layout.arrays)
+        counter, elements = chance.choice(layout.arrays)
         start, end = counter.start, elements[-1][1]
         spans = list(elements)
         kind = chance.randrange(6)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import resource
 import shutil
 import tempfile
 import time
@@ -109,9 +108,9 @@ class Server(ServerProcess):
 
     kept_lines = None
 
-    def __init__(self, folder: Path, settings: Mapping[str, str | int], words: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str | int]) -> None:
         self.data_dir = folder
-        super().__init__(folder, topics=TOPICS, settings={**SETTINGS, **settings}, words=words)
+        super().__init__(folder, topics=TOPICS, settings={**SETTINGS, **settings})
         self._quiet_sockets = self._all_sockets()
 
     def memory_mib(self) -> float:
@@ -122,14 +121,6 @@ class Server(ServerProcess):
 
     def socket_count(self) -> int:
         return self._all_sockets() - self._quiet_sockets
-
-    def descriptor_count(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
-
-    def limit(self, kind: int, value: int | None) -> None:
-        """Set a soft limit of the process (``resource.RLIMIT_…``); None removes it."""
-        hard = resource.prlimit(self.pid, kind)[1]
-        resource.prlimit(self.pid, kind, (hard if value is None else value, hard))
 
     def connect(self, timeout_s: float = 30.0) -> Client:
         return Client(self.port, timeout_s)
@@ -165,28 +156,25 @@ class Attack:
 
     Attributes:
         act: sends to the server, and counts what.
-        settings, words: of the server's command line.
+        settings: of the server.
         ends_by_signal: whether SIGTERM ends the server, perhaps while it is still busy, instead of SIGKILL.
-        connects: whether the healthy client opens new connections as well.
     """
 
     name: str
     act: Act
     settings: Mapping[str, str | int] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
     ends_by_signal: bool = False
-    connects: bool = True
 
     def run(self, result: Result, bounds: Bounds) -> None:
         """Start a server, attack it, and check what is left of it."""
         folder = Path(tempfile.mkdtemp(prefix="groupcoord-attack-"))
-        servers = [Server(folder, self.settings, self.words)]
+        servers = [Server(folder, self.settings)]
         (server,) = servers
         try:
             with server.connect() as client:
                 for group_id, offsets in WITNESSES.items():
                     assert commit_errors(client.ask(offset_commit(group_id, TOPIC, offsets))) == [0, 0]
-            healthy = HealthyProcess(server.port, connects=self.connects)
+            healthy = HealthyProcess(server.port)
             try:
                 self.act(server, result)
                 findings = healthy.stop()
@@ -297,10 +285,10 @@ class HealthyClient:
 class HealthyProcess:
     """Healthy client in a process of its own, whose waits do not depend on what the attack computes."""
 
-    def __init__(self, port: int, *, connects: bool) -> None:
+    def __init__(self, port: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, there = context.Pipe()
-        self._process = context.Process(target=_be_healthy, args=(port, connects, there), daemon=True)
+        self._process = context.Process(target=_be_healthy, args=(port, there), daemon=True)
         self._process.start()
         there.close()
         assert self._pipe.recv() == "ready"
@@ -316,14 +304,14 @@ class HealthyProcess:
         self._pipe.close()
 
 
-def _be_healthy(port: int, connects: bool, pipe: Connection) -> None:
+def _be_healthy(port: int, pipe: Connection) -> None:
     client, faults = HealthyClient(port), []
     pipe.send("ready")
     last_s = time.monotonic()
     try:
         while True:
             client.ask_all()
-            if connects and time.monotonic() - last_s >= CONNECT_EVERY_S:
+            if time.monotonic() - last_s >= CONNECT_EVERY_S:
                 last_s = time.monotonic()
                 client.connect()
             if pipe.poll(PAUSE_S):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.attack import operators, ports, sharing
+from tests.attack import sharing
 from tests.attack.amplify import CROWDED, amplification
 from tests.attack.fuzz import fuzz
 from tests.attack.layouts import layout, repeated
@@ -73,16 +73,6 @@ def test_owners() -> None:
     if not result.inputs:
         pytest.skip(result.notes[0])
     assert result.inputs["take-overs"] > 0
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize(
-    "attack", [ports.NO_DESCRIPTORS, ports.idle_pages(), operators.NAMES], ids=lambda attack: attack.name
-)
-def test_descriptors_and_terminals(attack: Attack) -> None:
-    """Clients are served again once there are descriptors, and group ids steer no terminal."""
-    result = run(attack)
-    assert not result.faults, str(result)
 
 
 def test_a_loss_is_found() -> None:

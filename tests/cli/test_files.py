@@ -1,4 +1,4 @@
-"""Files that commands read and that are none, no text, or nested without end: a line on stderr, and status 2."""
+"""Files that commands read and that are none, no text, or nested without end: a line on stderr and a status."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "a run to compare with": ("conformance", "--compare", "FILE", "--compare", "FILE"),
     "properties of a client": ("lag", "--command-config", "FILE"),
     "passwords": ("serve", "--set", "sasl.users.file=FILE", "--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0"),
+    "topics in a data directory": ("serve", "--data-dir", "DIRECTORY", "--port", "0"),
 }
 LINES = {"properties of a client", "expected failures", "passwords"}
 """What is read by lines, and so not nested."""
+JSON = dict.fromkeys(("a history", "a transcript", "a run to compare with"), "given.json")
+NAMES = JSON | {"topics in a data directory": "topics.json"}
 
 
 def fifo(path: Path) -> None:
@@ -48,12 +51,12 @@ def test_a_line_says_what_is_wrong(
     if make is nested and what in LINES:
         pytest.skip("has no nesting")
     words = COMMANDS[what]
-    path = tmp_path / f"given{'.json' if what in ('a history', 'a transcript', 'a run to compare with') else '.toml'}"
+    path = tmp_path / NAMES.get(what, "given.toml")
     make(path)
     with pytest.raises(SystemExit) as ended:
-        cli.main([word.replace("FILE", str(path)) for word in words])
+        cli.main([word.replace("FILE", str(path)).replace("DIRECTORY", str(tmp_path)) for word in words])
     printed = capsys.readouterr()
-    assert (ended.value.code, printed.out) == (2, "")
+    assert (ended.value.code, printed.out) == (1 if "DIRECTORY" in words else 2, "")
     assert path.name in printed.err
     assert printed.err.startswith(f"groupcoord {words[0]}: ")
     assert len(printed.err.splitlines()) == 1
