@@ -19,16 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
-from pandas.util import hash_array  # type: ignore[import-untyped]
 from pyarrow import dataset
 
 from tests.processes import descendants
@@ -38,9 +37,6 @@ SAMPLE_EVERY_S = 0.5
 SAID_ROWS_MAX = 5
 _PR_SET_CHILD_SUBREAPER = 36
 _MIB_KIB = 1_024
-
-HASH_FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
-Hashes = NDArray[np.uint64]
 
 
 class Cost(NamedTuple):
@@ -98,101 +94,35 @@ def _held_bytes(process: int) -> int:
 def differences(one: Path, other: Path) -> Iterator[str]:
     """Yield in words how the results in two directories differ.
 
-    Rows are compared by the columns that both have, by their hashes: so a table of any length fits into memory.
+    Rows are compared by the columns that both have.
     """
     names = {path.name for folder in (one, other) for path in (folder / "tables").iterdir()}
     for name in sorted(names):
         tables = [_table(folder / "tables" / name) for folder in (one, other)]
-        fields = [_types(table) for table in tables]
-        both = sorted(fields[0].keys() & fields[1].keys())
-        for folder, own, others in ((one, fields[0], fields[1]), (other, fields[1], fields[0])):
-            if alone := sorted(own.keys() - others.keys()):
-                yield f"{name}: columns only in {folder}: {', '.join(alone)}"
-        for column in both:
-            if fields[0][column] != fields[1][column]:
-                yield f"{name}: {column} is {fields[0][column]} and {fields[1][column]}"
-        yield from _rows_apart(name, [one, other], tables, both)
+        both = sorted(set(tables[0].column_names) & set(tables[1].column_names))
+        if apart := sorted(set(tables[0].column_names) ^ set(tables[1].column_names)):
+            yield f"{name}: columns only in one: {', '.join(apart)}"
+        yield from (
+            f"{name}: {column} is {types[0]} and {types[1]}"
+            for column in both
+            if len(set(types := [table.schema.field(column).type for table in tables])) > 1
+        )
+        rows = [Counter(map(repr, table.select(both).to_pylist())) for table in tables]
+        for folder, missing in ((one, rows[0] - rows[1]), (other, rows[1] - rows[0])):
+            if missing:
+                yield f"{name}: {missing.total()} rows only in {folder}"
+                yield from (f"  {row}" for row in islice(missing, SAID_ROWS_MAX))
     summaries = [json.loads((folder / "summary.json").read_text("utf-8")) for folder in (one, other)]
-    for found in summaries:
-        del found["made_ms"]
     for name in sorted(summaries[0].keys() | summaries[1].keys()):
-        if summaries[0].get(name) != summaries[1].get(name):
-            yield f"summary.json: {name}: {_parting(summaries[0].get(name), summaries[1].get(name))}"
+        of_one, of_other = (summary.get(name) for summary in summaries)
+        if name != "made_ms" and of_one != of_other:
+            yield f"summary.json: {name}: {of_one!r:.200} and {of_other!r:.200}"
 
 
-def _types(table: Any) -> dict[str, Any]:
-    return {} if table is None else {field.name: field.type for field in table.schema}
-
-
-def _table(folder: Path) -> Any:
-    """Return the data set of a table's files; None if there are none."""
+def _table(folder: Path) -> pa.Table:
     files = sorted(str(path) for path in folder.rglob("*.parquet"))
     partitioning = dataset.partitioning(flavor="hive")
-    return dataset.dataset(files, partitioning=partitioning, partition_base_dir=str(folder)) if files else None
-
-
-def _rows_apart(name: str, folders: list[Path], tables: list[Any], columns: list[str]) -> Iterator[str]:
-    """Yield how many rows are only in one table, and the first of them."""
-    hashes = [np.unique(_hashes(table, columns), return_counts=True) for table in tables]
-    for own, others in ((0, 1), (1, 0)):
-        values, counts = hashes[own]
-        places = np.searchsorted(hashes[others][0], values)
-        found = np.append(hashes[others][0], np.uint64(0))[places] == values
-        missing = counts - np.where(found, np.append(hashes[others][1], 0)[places], 0)
-        if (rows := int(missing[missing > 0].sum())) > 0:
-            yield f"{name}: {rows} rows only in {folders[own]}"
-            wanted = values[missing > 0][:SAID_ROWS_MAX]
-            yield from (f"  {row}" for row in _with_hashes(tables[own], columns, wanted))
-
-
-def _with_hashes(table: Any, columns: list[str], wanted: Hashes) -> Iterator[Any]:
-    for batch in table.to_batches(columns=columns):
-        for index in np.flatnonzero(np.isin(_row_hashes(batch, columns), wanted)):
-            yield batch.slice(int(index), 1).to_pylist()[0]
-
-
-def _hashes(table: Any, columns: list[str]) -> Hashes:
-    if table is None:
-        return np.empty(0, np.uint64)
-    found = [_row_hashes(batch, columns) for batch in table.to_batches(columns=columns)]
-    return np.concatenate([*found, np.empty(0, np.uint64)])
-
-
-def _row_hashes(batch: Any, columns: list[str]) -> Hashes:
-    found = np.zeros(batch.num_rows, np.uint64)
-    for name in columns:
-        column = batch.column(name)
-        of_values = _number_hashes(column) if pa.types.is_integer(column.type) else _other_hashes(column)
-        of_values[column.is_null().to_numpy(zero_copy_only=False)] = 0
-        found = found * HASH_FACTOR + of_values
-    return found
-
-
-def _number_hashes(column: Any) -> Hashes:
-    found: Hashes = hash_array(column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64))
-    return found
-
-
-def _other_hashes(column: Any) -> Hashes:
-    if pa.types.is_nested(column.type):
-        column = pa.array(map(repr, column.to_pylist()), pa.string())
-    codes = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    values = np.array([repr(value) for value in codes.dictionary.to_pylist()], object)
-    of_values = np.append(hash_array(values, categorize=False), np.uint64(0))
-    found: Hashes = of_values[codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-    return found
-
-
-def _parting(one: Any, other: Any) -> str:
-    if isinstance(one, dict) and isinstance(other, dict):
-        for name in sorted(one.keys() | other.keys()):
-            if one.get(name) != other.get(name):
-                return f"{name}: {_parting(one.get(name), other.get(name))}"
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for number, (left, right) in enumerate(zip(one, other, strict=True)):
-            if left != right:
-                return f"{number}: {_parting(left, right)}"
-    return f"{one!r:.200} and {other!r:.200}"
+    return dataset.dataset(files, partitioning=partitioning, partition_base_dir=str(folder)).to_table()
 
 
 def main() -> None:
