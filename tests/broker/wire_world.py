@@ -1,8 +1,7 @@
 """A broker on a clock turned by hand, asked in real bytes: kio writes the requests and reads the answers.
 
 Ids are not random, so that tests can name them: the three members of group ``g`` are the leader ``client-1``, the
-follower ``client-2`` and the static member ``i-3`` with the instance id ``i``; a newcomer is ``client-4``. Each state
-below is reached by requests alone, and the answers on the way are checked.
+follower ``client-2`` and the static member ``i-3`` with the instance id ``i``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.router.authorization import Authorize
 from tests.broker.driving import KioClient
 
-LEADER, FOLLOWER, STATIC, NEWCOMER = "client-1", "client-2", "i-3", "client-4"
+LEADER, FOLLOWER, STATIC = "client-1", "client-2", "i-3"
 TOPIC_ID, U_ID, OTHER_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=99), UUID(int=0)
 PARTITION_COUNT = 3
 RANGE = ({"name": "range", "metadata": bytes.fromhex("0000 00000001 0001 74 ffffffff")},)
@@ -128,24 +127,11 @@ class WireWorld:
         """Bring group ``g``, or the coordinator, into a state."""
         {
             "absent": lambda: None,
-            "simple": self._commit_alone,
-            "pending": self._hand_out_an_id,
-            "completing": self._join_all,
             "stable": self._sync_all,
-            "preparing": self._newcomer_joins,
-            "empty": self._leave_all,
-            "stable connect": lambda: self._sync_alone("connect"),
             "loading": lambda: self._reload(finish=False),
             "not owned": self._unload,
             "closed": self.broker.coordinator.close,
         }[state]()
-
-    def _commit_alone(self) -> None:
-        answer = self.ask(8, 9, COMMIT)
-        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
-
-    def _hand_out_an_id(self) -> None:
-        assert self.ask(11, 9, JOIN)["member_id"] == LEADER
 
     def _join_all(self) -> None:
         joining = []
@@ -164,24 +150,6 @@ class WireWorld:
         self._join_all()
         for member_id in (LEADER, FOLLOWER, STATIC):
             assert self.ask(14, 5, SYNC | {"member_id": member_id})["error_code"] == 0
-
-    def _newcomer_joins(self) -> None:
-        self._sync_all()
-        assert self.ask(11, 9, JOIN)["member_id"] == NEWCOMER
-        assert self.send(11, 9, JOIN | {"member_id": NEWCOMER}).receive() is None
-
-    def _leave_all(self) -> None:
-        self._sync_all()
-        members = [{"member_id": member_id, "group_instance_id": None} for member_id in (LEADER, FOLLOWER, STATIC)]
-        answer = self.ask(13, 4, {"group_id": "g", "members": members})
-        assert {member["error_code"] for member in answer["members"]} == {0}
-
-    def _sync_alone(self, protocol_type: str) -> None:
-        self._hand_out_an_id()
-        joining = self.send(11, 9, JOIN | {"member_id": LEADER, "protocol_type": protocol_type})
-        self.tick()
-        assert (joining.receive() or {})["error_code"] == 0
-        assert self.ask(14, 5, SYNC | {"protocol_type": protocol_type})["error_code"] == 0
 
     def _unload(self) -> None:
         for partition in range(self.broker.config.offsets_topic_num_partitions):

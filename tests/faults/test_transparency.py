@@ -24,11 +24,16 @@ from groupcoord.testing.faults.log_faults import LogFaults
 from groupcoord.wire.registry import APIS
 from tests.broker.data_world import batch
 from tests.broker.driving import drain, feed, wire_frame
-from tests.broker.test_permissions_through_the_wire import metadata_body
 from tests.broker.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, WireWorld
 from tests.tables import check_all
 from tests.wire.kio_client import read_response
 
+METADATA: Body = {
+    "topics": ({"name": "t", "topic_id": None},),
+    "allow_auto_topic_creation": True,
+    "include_topic_authorized_operations": False,
+    "include_cluster_authorized_operations": False,
+}
 OFFSETS: Body = {
     "groups": ({"group_id": "g", "topics": ({"name": "t", "partition_indexes": (0,)},)},),
     "require_stable": False,
@@ -144,7 +149,7 @@ def bytecodes_by_request(world: WireWorld) -> dict[str, int]:
 
     for _ in range(2):
         ask(18, 3, {"client_software_name": "test", "client_software_version": "1"})
-        ask(3, 12, metadata_body("t"))
+        ask(3, 12, METADATA)
         ask(10, 4, {"key_type": 0, "coordinator_keys": ("g",)})
     member = {"member_id": ask(11, 9, JOIN)["member_id"]}
     ask(11, 9, JOIN | member)
