@@ -12,6 +12,8 @@ from hashlib import blake2b, sha256
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+from attrs import define, field
+
 from groupcoord.messages import Request, Response
 
 MASK = 2**64 - 1
@@ -132,6 +134,7 @@ class Scheduler:
 MILLION = 1_000_000
 
 
+@define(eq=False)
 class LocalClock:
     """Clock of a consumer.
 
@@ -139,13 +142,10 @@ class LocalClock:
         skipped_ms: time that does not pass on this clock (see ``FastForward``).
     """
 
-    __slots__ = ("_drift_ppm", "_offset_ms", "_start_ms", "skipped_ms")
-
-    def __init__(self, start_ms: int, offset_ms: int = 0, drift_ppm: int = 0) -> None:
-        self._start_ms = start_ms
-        self._offset_ms = offset_ms
-        self._drift_ppm = drift_ppm
-        self.skipped_ms = 0
+    _start_ms: int
+    _offset_ms: int = 0
+    _drift_ppm: int = 0
+    skipped_ms: int = 0
 
     @property
     def keeps_time(self) -> bool:
@@ -250,18 +250,17 @@ class Server(Protocol):
         """Handle the end of a watched connection."""
 
 
+@define(eq=False)
 class Exchange:
     """Request on a connection, to which its response belongs."""
 
-    __slots__ = ("connection", "correlation_id", "request", "response")
-
-    def __init__(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
-        self.connection = connection
-        self.correlation_id = correlation_id
-        self.request = request
-        self.response: Response | None = None
+    connection: SimulatedConnection
+    correlation_id: int
+    request: Request
+    response: Response | None = None
 
 
+@define(eq=False)
 class SimulatedConnection:
     """Connection of a client to a node.
 
@@ -271,38 +270,20 @@ class SimulatedConnection:
         is_silent: True if messages are lost without notification, so that only timeouts detect it.
     """
 
-    __slots__ = (
-        "burst",
-        "client",
-        "client_number",
-        "is_busy",
-        "is_dead",
-        "is_listening",
-        "is_silent",
-        "is_watched",
-        "key",
-        "last_answer_ms",
-        "last_request_ms",
-        "rank",
-        "server",
-        "waiting",
-    )
-
-    def __init__(self, client: Client, client_number: int, server: Server, key: int) -> None:
-        self.client = client
-        self.client_number = client_number
-        self.server = server
-        self.key = key
-        self.rank = rank_of_arrival(client_number)
-        self.is_listening = True
-        self.is_dead = False
-        self.is_silent = False
-        self.is_watched = False
-        self.is_busy = False
-        self.burst = 0
-        self.waiting: deque[Exchange] = deque()
-        self.last_request_ms = 0
-        self.last_answer_ms = 0
+    client: Client
+    client_number: int
+    server: Server
+    key: int
+    rank: int
+    is_listening: bool = True
+    is_dead: bool = False
+    is_silent: bool = False
+    is_watched: bool = False
+    is_busy: bool = False
+    burst: int = 0
+    waiting: deque[Exchange] = field(factory=deque)
+    last_request_ms: int = 0
+    last_answer_ms: int = 0
 
 
 class Network:
@@ -321,7 +302,7 @@ class Network:
 
     def connect(self, client: Client, client_number: int, server: Server) -> SimulatedConnection:
         key = stable_number(self._seed, client_number, server.node_id, self._scheduler.time_ms)
-        return SimulatedConnection(client, client_number, server, key)
+        return SimulatedConnection(client, client_number, server, key, rank_of_arrival(client_number))
 
     def send(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
         if self._gets_through(connection):

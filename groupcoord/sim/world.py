@@ -114,7 +114,7 @@ class World:
             trace=self.trace,
             ownership=self.laws,
             transactions=transactions,
-            consumer_count=sum(group.consumer_count for group in options.groups),
+            client_count=sum(group.consumer_count for group in options.groups),
         )
         self.population = Population(options.groups, self.stage)
         self.groups = self.population.groups

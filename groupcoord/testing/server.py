@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.configs.brokers import Administered
@@ -112,40 +112,26 @@ class Certificates:
 __tracebackhide__ = True
 
 
+@define(eq=False)
 class NodesUnderTest:
     """Nodes on free ports that can start, stop and crash repeatedly.
 
     Memory outlives a restart, as a disk would; a data directory is opened again each time.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        topics: dict[str, int],
-        data_dir: Path | None,
-        clock: Clock,
-        *,
-        nodes: int = 1,
-        secure: Mapping[str, str | int | float],
-        users: Mapping[str, str],
-        advertised_port: int | None = None,
-        make_broker: Callable[..., Broker],
-    ) -> None:
-        if type(nodes) is not int or not 1 <= nodes <= NODES_MAX:
-            raise ValueError(f"nodes must be a number from 1 to {NODES_MAX}, not {nodes!r}")
-        self.clock = clock
-        self.rules = Rules()
-        self._config = config
-        self._topics = topics
-        self._data_dir = data_dir
-        self._secure = secure
-        self._users = users
-        self._advertised_port = advertised_port
-        self._make_broker = make_broker
-        self.node_ids = range(1, nodes + 1)
-        self._in_memory: Storage | None = None
-        self._servers: NodeServers | None = None
-        self._control: Control | None = None
+    _config: Config
+    _topics: dict[str, int]
+    _data_dir: Path | None
+    clock: Clock
+    node_ids: range
+    _secure: Mapping[str, str | int | float]
+    _users: Mapping[str, str]
+    _advertised_port: int | None
+    _make_broker: Callable[..., Broker]
+    rules: Rules = field(factory=Rules)
+    _in_memory: Storage | None = None
+    _servers: NodeServers | None = None
+    _control: Control | None = None
 
     @property
     def control(self) -> Control:
@@ -370,6 +356,8 @@ class ServerThread(FaultWords, Assertions):
             raise TypeError(f"data_dir must be a path, not {data_dir!r}; only the marker of the fixture takes True")
         if clock is not None and not isinstance(clock, ManualClock):
             raise TypeError(f"clock must be a ManualClock, or None for real time, not {clock!r}")
+        if type(nodes) is not int or not 1 <= nodes <= NODES_MAX:
+            raise ValueError(f"nodes must be a number from 1 to {NODES_MAX}, not {nodes!r}")
         kept_clock = clock or LeapingClock()
         Security(kept_clock, properties=secure)  # raises for invalid settings now
         self._request_log = RequestLog(kept_clock.now_ms)
@@ -378,11 +366,11 @@ class ServerThread(FaultWords, Assertions):
             checked_topics(topics, config),
             None if data_dir is None else Path(data_dir),
             kept_clock,
-            nodes=nodes,
-            secure=secure,
-            users=users or {},
-            advertised_port=advertised_port,
-            make_broker=partial(make_broker, broker_type=partial(ObservedBroker, request_log=self._request_log)),
+            range(1, nodes + 1),
+            secure,
+            users or {},
+            advertised_port,
+            partial(make_broker, broker_type=partial(ObservedBroker, request_log=self._request_log)),
         )
         self._log_tap = LogTap()
         self.asyncio = AsyncServer(self)

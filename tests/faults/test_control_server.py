@@ -208,7 +208,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
     async def run() -> list[tuple[int, Any]]:
         request_log = RequestLog(LeapingClock().now_ms)
         new_broker = partial(make_broker, broker_type=partial(ObservedBroker, request_log=request_log))
-        cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=new_broker)
+        cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), range(1, 2), {}, {}, None, new_broker)
         await cluster.start()
         async with ControlServer(cluster.control, 0, request_log) as control:
             client = ControlClient(control.port)

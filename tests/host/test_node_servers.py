@@ -21,7 +21,7 @@ NODES = {1, 2, 3}
 def cluster_of_three() -> NodesUnderTest:
     """Return three nodes that don't run yet."""
     topics = {"orders": 3}
-    return NodesUnderTest(Config(), topics, None, SystemClock(), nodes=3, secure={}, users={}, make_broker=make_broker)
+    return NodesUnderTest(Config(), topics, None, SystemClock(), range(1, 4), {}, {}, None, make_broker)
 
 
 def known(servers: NodeServers) -> list[set[int]]:

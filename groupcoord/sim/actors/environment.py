@@ -152,6 +152,7 @@ class OwnershipObserver(Protocol):
     def joined(self, group_id: str, generation_id: int) -> None: ...
 
 
+@define(eq=False, slots=False)
 class Stage:
     """Environment of all actors of a run.
 
@@ -160,35 +161,27 @@ class Stage:
         round_trip_ms: longest time of a response without faults, unless it waits for other members.
     """
 
-    def __init__(
-        self,
-        *,
-        seed: int,
-        scheduler: Scheduler,
-        cluster: SimulatedCluster,
-        trace: Trace,
-        ownership: OwnershipObserver,
-        transactions: Transactions,
-        consumer_count: int,
-    ) -> None:
-        self.seed = seed
-        self.start_ms = trace.start_ms
-        self.scheduler = scheduler
-        self.cluster = cluster
-        self.topics: Topics = cluster.topics
-        self.trace = trace
-        self.ownership = ownership
-        self.transactions = transactions
-        self.operations: Counter[ClientOperation] = Counter()
-        self.guests: dict[str, GuestGroup] = {}
-        self.shares: dict[str, ShareRecords] = {}
-        self.applications: dict[str, StreamsTasks] = {}
-        self.round_trip_ms = 2 * cluster.options.most_latency_ms + 2 * cluster.options.flush_ms
-        self._client_count = consumer_count
+    seed: int
+    scheduler: Scheduler
+    cluster: SimulatedCluster
+    trace: Trace
+    ownership: OwnershipObserver
+    transactions: Transactions
+    client_count: int
+    operations: Counter[ClientOperation] = field(factory=Counter)
+    guests: dict[str, GuestGroup] = field(factory=dict)
+    shares: dict[str, ShareRecords] = field(factory=dict)
+    applications: dict[str, StreamsTasks] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.start_ms = self.trace.start_ms
+        self.topics: Topics = self.cluster.topics
+        options = self.cluster.options
+        self.round_trip_ms = 2 * options.most_latency_ms + 2 * options.flush_ms
 
     def next_client_number(self) -> int:
-        self._client_count += 1
-        return self._client_count
+        self.client_count += 1
+        return self.client_count
 
     def guest(self, group_id: str) -> GuestGroup:
         return self.guests.setdefault(group_id, GuestGroup(group_id, self.cluster))

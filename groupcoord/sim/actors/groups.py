@@ -29,7 +29,7 @@ from groupcoord.core.groups.group_types import as_classic_group, as_consumer_gro
 from groupcoord.core.timers import TimerKind
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupLoaded, GroupRemoved, RebalanceCompleted, RebalanceStarted
-from groupcoord.laws import LawBrokenError
+from groupcoord.laws import require
 from groupcoord.member import TopicPartition
 from groupcoord.member.membership import MemberState
 from groupcoord.messages import (
@@ -472,8 +472,8 @@ class FastForward:
         for consumer, skip in self._skipping.items():
             coordinator.submit(skip.heartbeat, consumer)
         for token, response in coordinator.take_replies():
-            if not _is_steady(response, token.member.generation_id):
-                raise LawBrokenError(f"the heartbeat of a steady member of {group_id!r} is answered {response}")
+            is_steady = _is_steady(response, token.member.generation_id)
+            require(is_steady, f"the heartbeat of a steady member of {group_id!r} is answered {response}")
         step_ms = min(self._step_ms(self._paces[consumer.protocol]) for consumer in self._skipping)
         self._keep_sessions_by(now_ms + step_ms)
 

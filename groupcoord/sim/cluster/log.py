@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
-from attrs import frozen
+from attrs import define, field, frozen
 
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.errors import OwnershipLostError
 from groupcoord.laws import compacted
@@ -57,14 +59,6 @@ class StoreFault:
     flush_ms: int = 0
     refusal_percent: int = 0
     broken_read_percent: int = 0
-
-
-class Answers(Protocol):
-    """Receiver of the results of appends, such as :class:`groupcoord.GroupCoordinator`."""
-
-    def appended(self, ticket: Ticket, base_offset: int) -> None: ...
-
-    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None: ...
 
 
 class ClusterLog:
@@ -190,6 +184,7 @@ class Waiting(NamedTuple):
     records: Sequence[LogRecord]
 
 
+@define(eq=False, slots=False)
 class NodeLog:
     """Log store of a node (a :class:`groupcoord.LogStore`), for the lifetime of its process.
 
@@ -199,30 +194,23 @@ class NodeLog:
         failed: called with a log partition that must be loaded again after an append with unknown outcome.
     """
 
-    answers_late = False
+    answers_late: ClassVar = False
 
-    def __init__(
-        self,
-        log: ClusterLog,
-        node_id: int,
-        leads: Callable[[int], bool],
-        scheduler: Scheduler,
-        settle: Callable[[int], None],
-        failed: Callable[[int], None],
-        lease_ms: int | None = None,
-    ) -> None:
-        self.lease_ms = lease_ms
-        self._log = log
-        self._node_id = node_id
-        self._leads = leads
-        self._scheduler = scheduler
-        self._settle = settle
-        self._failed = failed
-        self._waiting: dict[int, deque[Waiting]] = {}
-        self._answers: Answers | None = None
-        self.store = self
+    _log: ClusterLog
+    _node_id: int
+    _leads: Callable[[int], bool]
+    _scheduler: Scheduler
+    _settle: Callable[[int], None]
+    _failed: Callable[[int], None]
+    lease_ms: int | None = None
+    _waiting: dict[int, deque[Waiting]] = field(factory=dict)
+    _answers: GroupCoordinator | ShareCoordinator | None = None
 
-    def connect(self, answers: Answers) -> None:
+    @property
+    def store(self) -> NodeLog:
+        return self
+
+    def connect(self, answers: GroupCoordinator | ShareCoordinator) -> None:
         self._answers = answers
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
@@ -82,6 +82,10 @@ class Assertions(ABC):
     @abstractmethod
     def run(self, function: Callable[[Broker], T]) -> T:
         """Call a function with the broker in the server's thread and return its result."""
+
+    @abstractmethod
+    def submit(self, function: Callable[[Broker], T]) -> Future[T]:
+        """Call a function with the broker in the server's thread; return a future of its result."""
 
     # ------------------------------------------------------------ received requests
 
@@ -355,15 +359,6 @@ def _create_topics(broker: Broker, topics: Topics) -> None:
             raise TopicError(topic.error_code, topic.error_message)
 
 
-class Submitting(Protocol):
-    """Server that calls functions in its thread: a :class:`~groupcoord.testing.ServerThread`."""
-
-    def submit(self, function: Callable[[Broker], T]) -> Future[T]: ...
-
-    @property
-    def requests(self) -> Requests: ...
-
-
 class AsyncServer:
     """Awaitable waits and assertions of a server: ``await server.asyncio.wait_until_stable("billing")``.
 
@@ -373,7 +368,7 @@ class AsyncServer:
         server: the server, which runs in another thread.
     """
 
-    def __init__(self, server: Submitting) -> None:
+    def __init__(self, server: Assertions) -> None:
         self._server = server
 
     async def run(self, function: Callable[[Broker], T]) -> T:

@@ -19,7 +19,7 @@ from typing import IO, Literal, get_args
 from uuid import UUID
 from weakref import WeakSet
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from groupcoord.conformance.sockets import last_words, placeholders_in
 from groupcoord.core.messages import OffsetCommit, OffsetToCommit, TopicToCommit
@@ -65,26 +65,19 @@ def check_command(command: Sequence[str]) -> None:
             raise CommandError(str(error)) from None
 
 
+@define(eq=False)
 class Instance:
     """Process of the program; it is restarted when it ends by itself, as a supervisor does."""
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        values: Mapping[str, str],
-        log_path: Path,
-        note: Callable[[str, str], object],
-    ) -> None:
-        self.name = name
-        self.is_wanted = False
-        self.ends = 0
-        self._words = [word.format(**values) for word in command]
-        self._environment = {ENVIRONMENT_PREFIX + key.upper(): value for key, value in values.items()}
-        self._log_path = log_path
-        self._note = note
-        self._process: subprocess.Popen[bytes] | None = None
-        self._again_s = 0.0
+    name: str
+    _words: Sequence[str]
+    _environment: Mapping[str, str]
+    _log_path: Path
+    _note: Callable[[str, str], object]
+    is_wanted: bool = False
+    ends: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+    _again_s: float = 0.0
 
     @property
     def has_given_up(self) -> bool:
@@ -329,7 +322,9 @@ class Stage:
                 **login,
             }
             log_path = self._folder / f"{name}.log"
-            self.instances[name] = Instance(name, self.plan.command, values, log_path, self.trace.note)
+            words = [word.format(**values) for word in self.plan.command]
+            environment = {ENVIRONMENT_PREFIX + key.upper(): value for key, value in values.items()}
+            self.instances[name] = Instance(name, words, environment, log_path, self.trace.note)
         self._feeder.start()
         return self
 

@@ -315,22 +315,17 @@ class Sent:
         return f"Sent({self.token}, {self.request!r}, {self.answers!r})"
 
 
+@define(eq=False)
 class Fleet:
     """Clients of a coordinator: delivers requests and responses."""
 
-    def __init__(
-        self,
-        send: Callable[[Request, int], None],
-        receive: Callable[[], Iterable[Reply]],
-        on_answer: Callable[[Sent, Response | None], None],
-    ) -> None:
-        self._send = send
-        self._receive = receive
-        self._on_answer = on_answer
-        self._last_token = 0
-        self._owners: dict[tuple[str, int, int], str] = {}
-        self.consumers: list[Consumer] = []
-        self.outstanding: dict[int, Sent] = {}
+    _send: Callable[[Request, int], None]
+    _receive: Callable[[], Iterable[Reply]]
+    _on_answer: Callable[[Sent, Response | None], None]
+    _last_token: int = 0
+    _owners: dict[tuple[str, int, int], str] = field(factory=dict)
+    consumers: list[Consumer] = field(factory=list)
+    outstanding: dict[int, Sent] = field(factory=dict)
 
     def send(self, request: Request, consumer: Consumer | None = None) -> Sent:
         self._last_token += 1
