@@ -1,4 +1,4 @@
-"""Runs that break exactly one law each: without the planted fault the law holds."""
+"""Faults that break exactly one law each: of logs, responses, hard state and classic groups."""
 
 from __future__ import annotations
 
@@ -11,61 +11,66 @@ from attrs import evolve
 
 from groupcoord import ErrorCode, MemoryLogStore, Ticket
 from groupcoord.core.events import Cause
-from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.records import (
-    AssignedTopicPartitions,
-    ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
-    ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerState
-from groupcoord.core.groups.share.records import ShareGroupMetadataRecord
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
-from groupcoord.core.groups.streams.records import StreamsGroupMemberMetadataRecord, StreamsGroupMetadataRecord
-from groupcoord.core.groups.streams.state import StreamsState
+from groupcoord.core.groups.consumer.state import ConsumerDraft
+from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import (
+    CLASSIC_GROUP_KEY,
     GroupMetadataRecord,
     GroupTombstone,
+    MemberRecord,
     OffsetCommitRecord,
     OffsetTombstone,
+    TransactionMarker,
 )
 from groupcoord.core.offsets.commits import WhenDeleted
 from groupcoord.core.partition import Partition
-from groupcoord.core.share_partition.in_flight import Acquired
-from groupcoord.core.share_partition.partition import SharePartition
-from groupcoord.core.share_state.records import DeliveryState, SharePartitionKey, ShareSnapshot, ShareStates, StateBatch
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.laws import (
     LawBrokenError,
-    ShareLedger,
+    OffsetLedger,
+    OwnerLaws,
+    check_acknowledged_commits,
     check_answer,
+    check_append,
     check_bytes,
-    check_consumer_group_is_served,
+    check_compaction_rebuilds,
     check_epochs_grow,
     check_every_wait_ends,
     check_expiry,
+    check_fenced,
     check_fetch_is_the_log,
     check_forgets_topic,
     check_generations_grow,
-    check_member_sees_what_is_durable,
-    check_share_partition,
-    check_sound_streams_group,
-    check_states_are_the_log,
+    check_hard_state_is_the_log,
+    check_members_are_durable,
+    check_nobody_waits_for_nobody,
+    check_places,
+    check_reaction,
+    check_replay,
+    check_snapshot_rebuilds,
     check_timers,
-    check_writes_in_flight,
+    check_tokens,
+    compacted,
+    offsets_in_log,
 )
-from groupcoord.laws.consumer_groups import check_is_not_ahead_when_empty, check_sound_consumer_group
-from groupcoord.laws.modern_groups import check_holds_what_is_durable, check_members_are_served
-from groupcoord.log_store import LogRecord, LogRecords
+from groupcoord.log_store import LogRecords
 from groupcoord.messages import (
     CompleteTransaction,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
     Heartbeat,
     HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
     OffsetToCommit,
     PartitionResult,
     TopicResult,
@@ -77,9 +82,6 @@ from groupcoord.records import codec
 from groupcoord.testing.topics import Topics
 from tests.core.consumer.members import Members
 from tests.core.driver import Driver, Group
-from tests.core.share.conftest import ShareDriver
-from tests.core.share.members import Members as ShareMembers
-from tests.core.streams.members import LINES, SETTINGS, Threads
 
 TOPIC_ID = UUID(int=7)
 MINUTE_MS = 60_000
@@ -154,11 +156,100 @@ def test_generations_that_do_not_grow() -> None:
     breaks("generation 2 of .* comes after generation 3", check_generations_grow, log_of(*sound[:2], classic(2)), 0)
 
 
+@pytest.mark.parametrize(
+    ("conversion", "other"),
+    [
+        ([GroupTombstone("g"), epoch(1), target(1)], COMMIT),
+        ([GroupTombstone("g"), epoch(1)], OffsetTombstone("g", "t", 0)),
+        ([END_OF_EPOCHS, classic(1)], COMMIT),
+        ([GroupTombstone("g"), epoch(1)], GroupTombstone("other")),
+    ],
+)
+def test_a_conversion_with_something_else(conversion: list[Any], other: Any) -> None:
+    check_append(conversion)
+    check_append([conversion[0], other])
+    check_append([conversion[1], other])
+    breaks("one append makes another kind of group of 'g'", check_append, [*conversion, other])
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"), [("my-group", 12), ("a" * 40, 22), ("polygenelubricants", 0), ("größe\U0001f600", 14)]
+)
+def test_a_group_in_another_log_partition(group_id: str, partition: int) -> None:
+    record = Ticket(partition, 0), LogRecords([evolve(classic(1), group_id=group_id)], 0)
+    store = MemoryLogStore()
+    store.append(partition, *record)
+    check_places(store, partition, 50)
+    store.append(1, *record)
+    breaks(f"lies in log partition 1, not {partition}", check_places, store, 1, 50)
+
+
 def test_a_record_that_changes_in_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     store = log_of(COMMIT)
     check_bytes(store, 0)
     monkeypatch.setattr(codec, "decode_record", lambda *_: evolve(COMMIT, offset=2))
     breaks("is read back as", check_bytes, store, 0)
+
+
+def test_a_member_that_is_fenced_although_the_log_has_it() -> None:
+    members = MemberRecord("m", "i", "", "", 1, 1, b"", b""), MemberRecord("o", "i", "", "", 1, 1, b"", b"")
+    of_classic = evolve(classic(1), members=members[:1])
+    of_consumer = ConsumerGroupMemberMetadataRecord("g", "m", "i", None, "", "")
+    for record in (of_classic, of_consumer):
+        for group_id, member_id in (("g", "n"), ("g", "l"), ("h", "m")):
+            check_fenced(log_of(COMMIT, record), 0, group_id, member_id)
+        breaks("is fenced without a successor", check_fenced, log_of(COMMIT, record), 0, "g", "m")
+
+
+def pending(producer_id: int, offset: int) -> OffsetCommitRecord:
+    return evolve(COMMIT, offset=offset, producer_id=producer_id, producer_epoch=0)
+
+
+def marker(producer_id: int, *, committed: bool = True) -> TransactionMarker:
+    return TransactionMarker(producer_id, 0, committed)
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [(0.0, [0, 1, 2, 3, 4, 5, 6]), (0.5, [1, 3, 4, 5, 6]), (1.0, [1, 3, 4, 5, 6])],
+)
+def test_what_compaction_leaves(place: float, left: list[int]) -> None:
+    """The last record of each key, markers, and all from an open transaction on."""
+    log = log_of(COMMIT, COMMIT, OffsetTombstone("g", "u", 0), marker(9), pending(7, 4), COMMIT, marker(8))
+    entries = list(log.read(0))
+    assert [entry.offset for entry in compacted(entries, place)] == left
+    ended = list(log_of(pending(7, 0), COMMIT, marker(7), pending(7, 3), marker(7, committed=False)).read(0))
+    assert [entry.offset for entry in compacted(ended, 1.0)] == [1, 2, 4]
+    assert [entry.offset for entry in compacted(ended, 0.3)] == [0, 1, 2, 3, 4]
+    assert [entry.offset for entry in compacted(entries[:4], 1.0, keeps_tombstones=True)] == [1, 2, 3]
+    assert compacted([], 1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("records", "offset", "is_open"),
+    [
+        ([pending(7, 4)], None, True),
+        ([pending(7, 4), marker(7)], 4, False),
+        ([pending(7, 4), marker(8), marker(7, committed=False)], None, False),
+        ([pending(7, 4), COMMIT, marker(7)], 1, False),
+        ([COMMIT, pending(7, 4), marker(7)], 4, False),
+        ([COMMIT, pending(7, 4), evolve(COMMIT, partition=1), OffsetTombstone("g", "t", 0), marker(7)], None, False),
+    ],
+)
+def test_the_committed_offset_of_a_log(records: list[Any], offset: int | None, is_open: bool) -> None:
+    ledger = OffsetLedger()
+    for log_offset, record in enumerate(records):
+        ledger.take(record, log_offset)
+    assert ledger.is_open(("g", "t", 0)) is is_open
+    assert offsets_in_log(log_of(*records), 0).get(("g", "t", 0)) == offset
+
+
+def test_an_acknowledged_commit_that_is_not_in_the_log() -> None:
+    store, acknowledged = log_of(epoch(1), COMMIT), ("g", "t", 0, 1)
+    check_acknowledged_commits(store, [1, 0], [acknowledged, acknowledged])
+    for lost in (("h", "t", 0, 1), ("g", "u", 0, 1), ("g", "t", 1, 1), ("g", "t", 0, 2)):
+        breaks("which is not in the log", check_acknowledged_commits, store, [0], [acknowledged, lost])
+    breaks("which is not in the log", check_acknowledged_commits, store, [1], [acknowledged])
 
 
 # ---------------------------------------------------------------- responses
@@ -214,12 +305,59 @@ def test_a_member_that_waits_for_its_own_partitions(driver: Driver) -> None:
         assignment=evolve(group.state.members["a"].assignment, assigned={}, pending_revocation={}),
     )
     check_answer(driver.coordinator, beat.request, evolve(response, member_epoch=-1))
+    check_answer(driver.coordinator, evolve(beat.request, group_id="gone"), response)
+    group.writing = ConsumerDraft(group.state)
+    check_answer(driver.coordinator, beat.request, response)
+    group.writing = None
     breaks("waits for partitions without another owner", check_answer, driver.coordinator, beat.request, response)
 
 
 BEFORE = (3, "m")
 OUT = HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID)
 OWN = Heartbeat("g", 3, "m")
+OLD_GENERATION = (TopicResult("t", TOPIC_ID, (PartitionResult(0, ErrorCode.ILLEGAL_GENERATION),)),)
+LOST = (-1, "m")
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "before", "after", "message"),
+    [
+        (OWN, OUT, BEFORE, BEFORE, "continues"),
+        (OWN, HeartbeatResponse(ErrorCode.ILLEGAL_GENERATION), BEFORE, BEFORE, "continues"),
+        (OWN, HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS), BEFORE, LOST, "gives all up"),
+        (Heartbeat("g", 2, "m"), OUT, BEFORE, LOST, "gives all up"),
+        (JoinGroup("g", "other"), JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID), BEFORE, LOST, "gives all up"),
+        (JoinGroup("g"), JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, "new"), (-1, ""), (-1, "x"), "is given 'new'"),
+        (OWN, OUT, BEFORE, None, None),
+        (OWN, OUT, BEFORE, LOST, None),
+        (OWN, HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID), BEFORE, LOST, None),
+        (Heartbeat("g", 2, "m"), OUT, BEFORE, BEFORE, None),
+        (JoinGroup("g", "m"), JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID), BEFORE, LOST, None),
+        (JoinGroup("g", "m"), JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, "new"), BEFORE, BEFORE, None),
+        (OffsetCommit("g", (), 2, "m"), OffsetCommitResponse(OLD_GENERATION), BEFORE, LOST, None),
+    ],
+)
+def test_a_reaction_to_a_response(
+    request_: Any, response: Any, before: tuple[int, str], after: tuple[int, str] | None, message: str | None
+) -> None:
+    if message is None:
+        check_reaction(request_, response, before, after)
+    else:
+        breaks(message, check_reaction, request_, response, before, after)
+
+
+def test_a_former_owner_that_responds() -> None:
+    laws = OwnerLaws(lease_ms=100)
+    laws.looked(1, 0)
+    laws.looked(2, 50)
+    laws.looked(2, 20)
+    laws.told(1, HeartbeatResponse(ErrorCode.NONE), 99)
+    breaks("its lease has expired", laws.told, 1, HeartbeatResponse(ErrorCode.NONE), 100)
+    breaks("owner 3 .* its lease has expired", laws.told, 3, HeartbeatResponse(ErrorCode.NONE), 0)
+    laws.told(2, HeartbeatResponse(ErrorCode.NONE), 149)
+    laws.told(1, HeartbeatResponse(ErrorCode.NOT_COORDINATOR), 200)
+    laws.looked(1, 100)
+    breaks("after owner 2 had responded", laws.told, 1, HeartbeatResponse(ErrorCode.NONE), 101)
 
 
 # ---------------------------------------------------------------- hard state and offsets
@@ -230,6 +368,53 @@ def test_a_fetch_that_differs_from_the_log(driver: Driver) -> None:
     check_fetch_is_the_log(driver.coordinator, ["group", "other"])
     del partition_of(driver).hard.offsets.committed["group"]
     breaks("a consumer fetches nothing", check_fetch_is_the_log, driver.coordinator, ["group"])
+
+
+def test_a_snapshot_and_a_compacted_log_that_lack_a_record(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    Group(driver).commit(5)
+    for check in (check_snapshot_rebuilds, lambda coordinator: check_compaction_rebuilds(coordinator, 1.0)):
+        check(driver.coordinator)
+    hard = partition_of(driver).hard
+    monkeypatch.setattr(Partition, "snapshot", lambda self: iter(()))
+    breaks("its snapshot makes", check_snapshot_rebuilds, driver.coordinator)
+    hard.groups["other"] = {}
+    check_compaction_rebuilds(driver.coordinator, 1.0)
+    hard.groups["other"] = {CLASSIC_GROUP_KEY: (0, classic(1))}
+    breaks("its compacted log makes", check_compaction_rebuilds, driver.coordinator, 1.0)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda hard: hard.groups.update(other={CLASSIC_GROUP_KEY: (0, classic(1))}),
+        lambda hard: hard.offsets.transactions.clear(),
+        lambda hard: hard.offsets.committed.clear(),
+        lambda hard: hard.offsets.committed["group"].clear(),
+        lambda hard: hard.offsets.committed["group"]["orders"].pop(1),
+        lambda hard: setattr(hard.offsets.committed["group"]["orders"][1], "log_offset", 9),
+    ],
+)
+def test_memory_that_differs_from_the_log(driver: Driver, plant: Callable[[HardState], object]) -> None:
+    Group(driver).commit({0: 5, 1: 6})
+    transact(driver)
+    partition = partition_of(driver)
+    check_hard_state_is_the_log(driver.coordinator)
+    log = HardState()
+    for entry in driver.store.read(0):
+        log.apply(entry.record, entry.offset)
+    log.groups["gone"] = {}
+    check_replay(partition, log, was_compacted=True)
+    breaks("a restart would change", check_replay, partition, log)
+    plant(partition.hard)
+    breaks("a restart would change", check_hard_state_is_the_log, driver.coordinator)
+    breaks("a restart would change", check_replay, partition, log, was_compacted=True)
+
+
+def test_requests_that_are_lost_or_answered_twice(driver: Driver) -> None:
+    token = Group(driver).join("a").token
+    check_tokens(driver.coordinator, [token])
+    for tokens in ([], [token, token], [token + 1], [token, token + 1]):
+        breaks("requests without a response", check_tokens, driver.coordinator, tokens)
 
 
 def test_a_timer_without_a_log_partition() -> None:
@@ -306,12 +491,56 @@ def test_an_offset_of_a_deleted_topic_that_stays() -> None:
 # ---------------------------------------------------------------- classic groups
 
 
-def test_a_session_without_an_end(driver: Driver) -> None:
+def test_a_member_that_the_log_does_not_have(driver: Driver) -> None:
     group = Group(driver)
-    group.stable("a")
-    (member,) = group.inside.members.values()
-    driver.coordinator._timers.cancel(member.session_timer)
-    breaks("the session of .* never ends", check_every_wait_ends, driver.coordinator)
+    group.stable("a", "@b")
+    check_members_are_durable(driver.coordinator)
+    static = group.inside.static_members["b"]
+    group.inside.members["x"] = group.inside.members.pop(static)
+    group.inside.static_members["b"] = "x"
+    check_members_are_durable(driver.coordinator, {static})
+    breaks("a restart would make", check_members_are_durable, driver.coordinator)
+
+
+def test_a_rebalance_that_all_have_joined(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group(driver)
+    group.join("a")
+    check_nobody_waits_for_nobody(driver.coordinator)
+    driver.sleep(3_000)
+    group.assign()
+    group.join("b")
+    check_nobody_waits_for_nobody(driver.coordinator)
+    monkeypatch.setattr(GroupMetadata, "all_joined", True)
+    breaks("all of .* have joined", check_nobody_waits_for_nobody, driver.coordinator)
+    driver.coordinator.config = evolve(driver.config, group_max_size=1)
+    check_nobody_waits_for_nobody(driver.coordinator)
+
+
+@pytest.mark.parametrize(
+    ("begin", "timer_of", "message"),
+    [
+        (lambda group: group.join("a"), lambda inside: inside.join_timer, "waits without end for its members"),
+        (
+            lambda group: group.ask_for_id("d"),
+            lambda inside: inside.pending_members["d-1"],
+            "waits without end for 'd-1' to return",
+        ),
+        (lambda group: group.generation_of("a"), lambda inside: inside.sync_timer, "without end for its assignment"),
+        (
+            lambda group: group.stable("a"),
+            lambda inside: inside.members["a-1"].session_timer,
+            "the session of .* never ends",
+        ),
+    ],
+)
+def test_a_wait_without_a_deadline(
+    driver: Driver, begin: Callable[[Group], object], timer_of: Callable[[GroupMetadata], Timer], message: str
+) -> None:
+    group = Group(driver)
+    begin(group)
+    check_every_wait_ends(driver.coordinator)
+    driver.coordinator._timers.cancel(timer_of(group.inside))
+    breaks(message, check_every_wait_ends, driver.coordinator)
 
 
 def test_a_member_that_stays_new(driver: Driver) -> None:
@@ -320,298 +549,3 @@ def test_a_member_that_stays_new(driver: Driver) -> None:
     (member,) = group.inside.members.values()
     member.is_new = True
     breaks("is new in", check_every_wait_ends, driver.coordinator)
-
-
-# ---------------------------------------------------------------- consumer groups
-
-
-def consumer_state(*members: tuple[str, int, tuple[int, ...]]) -> ConsumerState:
-    """Return a group of epoch 5 of members, each with its epoch and its partitions."""
-    records: list[Any] = [epoch(5), target(4)]
-    for member_id, member_epoch, indexes in members:
-        assigned = (AssignedTopicPartitions(TOPIC_ID, indexes, (1,) * len(indexes)),) if indexes else ()
-        records += [
-            ConsumerGroupMemberMetadataRecord("g", member_id, None, None, "", ""),
-            ConsumerGroupCurrentMemberAssignmentRecord("g", member_id, member_epoch, 1, 0, assigned),
-        ]
-    return ConsumerState.of("g", records)
-
-
-@pytest.mark.parametrize(
-    ("plant", "message"),
-    [
-        (lambda state: state.apply(ConsumerGroupCurrentMemberAssignmentRecord("g", "a", 5, 1, 0)), "epochs of group"),
-        (lambda state: state.apply(target(6)), "epochs of group"),
-        (lambda state: state.apply(ConsumerGroupTargetAssignmentMemberRecord("g", "x")), "remembers .'x'."),
-        (lambda state: state.static_members.update(i="a"), "static members of 'g'"),
-        (lambda state: state.resolved.update({"o.*": None}), "remembers .'o"),
-    ],
-)
-def test_an_unsound_consumer_group(plant: Callable[[ConsumerState], object], message: str) -> None:
-    state = consumer_state(("a", 4, (0,)), ("b", 3, (1,)))
-    check_sound_consumer_group(state)
-    plant(state)
-    breaks(message, check_sound_consumer_group, state)
-
-
-def test_an_empty_group_without_a_target() -> None:
-    check_is_not_ahead_when_empty(consumer_state(("a", 4, ())))
-    breaks("is empty, of epoch 5", check_is_not_ahead_when_empty, consumer_state())
-
-
-@pytest.fixture
-def pair(driver: Driver) -> Members:
-    """A Stable consumer group of two members."""
-    members = Members(driver)
-    members.join("a")
-    members.join("b")
-    members.heartbeat("a", 2)
-    members.heartbeat("a", 2, owned=())
-    members.heartbeat("b", 3)
-    check_consumer_group_is_served(driver.coordinator, "group", ["a", "b"])
-    return members
-
-
-def inside(members: Members) -> ConsumerGroup:
-    group = members.inside
-    assert group is not None
-    return group
-
-
-def test_a_member_with_an_epoch_that_is_not_durable(driver: Driver, pair: Members) -> None:
-    owned = inside(pair).state.members["a"].partitions()
-    other = inside(pair).state.members["b"].partitions()
-    check_member_sees_what_is_durable(driver.coordinator, "group", "a", 3, owned)
-    check_member_sees_what_is_durable(driver.coordinator, "group", "gone", 9, other)
-    check_member_sees_what_is_durable(driver.coordinator, "gone", "a", 9, other)
-    breaks("received epoch 4", check_member_sees_what_is_durable, driver.coordinator, "group", "a", 4, owned)
-    breaks("which others can be given", check_member_sees_what_is_durable, driver.coordinator, "group", "a", 3, other)
-
-
-def test_a_consumer_group_of_members_of_the_classic_protocol(driver: Driver, pair: Members) -> None:
-    check_writes_in_flight(driver.coordinator)
-    state = inside(pair).state
-    state.classic_member_count = 1
-    check_writes_in_flight(driver.coordinator)
-    state.classic_member_count = 2
-    breaks("all members of .* use the classic protocol", check_writes_in_flight, driver.coordinator)
-    driver.coordinator.config = evolve(driver.config, group_max_size=1)
-    check_writes_in_flight(driver.coordinator)
-
-
-def swap_partitions(state: ConsumerState, *sizes: int) -> None:
-    """Give members this many of all partitions."""
-    indexes = [index for _, index in sorted(state.owner_epochs)]
-    (topic_id,) = {topic_id for topic_id, _ in state.owner_epochs}
-    for member_id in state.members:
-        state.apply(ConsumerGroupCurrentMemberAssignmentRecord("group", member_id, state.epoch, 1, 0))
-    for member_id, size in zip(list(state.members), sizes, strict=True):
-        mine, indexes = indexes[:size], indexes[size:]
-        assigned = AssignedTopicPartitions(topic_id, tuple(mine), (state.epoch,) * size)
-        state.apply(ConsumerGroupCurrentMemberAssignmentRecord("group", member_id, state.epoch, 1, 0, (assigned,)))
-        state.targets[member_id] = state.members[member_id].assignment.assigned and {topic_id: tuple(mine)}
-
-
-@pytest.mark.parametrize(
-    ("plant", "member_ids", "message"),
-    [
-        (lambda state: None, ["a"], "the members of"),
-        (lambda state: None, ["a", "b", "c"], "the members of"),
-        (lambda state: None, ["a", "c"], "the members of"),
-        (lambda state: state.apply(ConsumerGroupMetadataRecord("group", 9)), ["a", "b"], "does not become stable"),
-        (lambda state: swap_partitions(state, 2, 1), ["a", "b"], "have no owner"),
-        (lambda state: swap_partitions(state, 3, 1), ["a", "b"], "has shares of .3, 1."),
-    ],
-)
-def test_a_consumer_group_that_is_not_served(
-    driver: Driver, pair: Members, plant: Callable[[ConsumerState], object], member_ids: list[str], message: str
-) -> None:
-    plant(inside(pair).state)
-    breaks(message, check_consumer_group_is_served, driver.coordinator, "group", member_ids)
-
-
-# ---------------------------------------------------------------- writes in flight
-
-
-@pytest.fixture
-def late_driver() -> Driver:
-    """A log that answers late, and a consumer group whose second write is in flight."""
-    driver = Driver(late=True, topics=Topics(orders=4), **LONG)
-    members = Members(driver)
-    members.join("a")
-    driver.write_all()
-    members.join("b")
-    check_writes_in_flight(driver.coordinator)
-    return driver
-
-
-def add_record(record: Any) -> Callable[[Driver], None]:
-    def plant(driver: Driver) -> None:
-        (append,) = partition_of(driver).writer.in_flight
-        append.records = [*append.records, record]
-
-    return plant
-
-
-def write_twice(driver: Driver) -> None:
-    in_flight = partition_of(driver).writer.in_flight
-    in_flight.append(in_flight[0])
-
-
-def forget_draft(driver: Driver) -> None:
-    inside(Members(driver)).writing = None
-
-
-def change_base(driver: Driver) -> None:
-    group = inside(Members(driver))
-    group.state = group.state.copy()
-
-
-@pytest.mark.parametrize(
-    ("plant", "message"),
-    [
-        (write_twice, "has two writes in flight"),
-        (forget_draft, "does not write its draft"),
-        (change_base, "based on state that is not durable"),
-        (add_record(GroupMetadataRecord("group", "consumer", 1, None, None)), "records of two types"),
-        (add_record(ShareGroupMetadataRecord("group", 1)), "records of two types"),
-        (add_record(ConsumerGroupTargetAssignmentMetadataRecord("group", 9)), "epochs of group"),
-        (add_record(ConsumerGroupTargetAssignmentMemberRecord("group", "x")), "remembers .*'x'"),
-    ],
-)
-def test_a_write_in_flight_that_is_not_sound(
-    late_driver: Driver, plant: Callable[[Driver], None], message: str
-) -> None:
-    plant(late_driver)
-    breaks(message, check_writes_in_flight, late_driver.coordinator)
-
-
-# ---------------------------------------------------------------- share groups
-
-
-def test_a_share_group_that_is_not_served() -> None:
-    driver = ShareDriver(topics=Topics(orders=2), group_share_assignment_interval_ms=0)
-    members = ShareMembers(driver)
-    check_members_are_served(driver.coordinator, "group", [])
-    members.join("a")
-    members.heartbeat("a", 2)
-    check_members_are_served(driver.coordinator, "group", ["a"])
-    for member_ids in (["b"], ["a", "b"]):
-        breaks("the members of 'group'", check_members_are_served, driver.coordinator, "group", member_ids)
-    breaks("no member is alive", check_members_are_served, driver.coordinator, "group", [])
-    driver.topics.grow("orders", 3)
-    breaks("have no reader", check_members_are_served, driver.coordinator, "group", ["a"])
-    group = members.inside
-    assert group is not None
-    group.state.epoch += 1
-    breaks("does not become stable", check_members_are_served, driver.coordinator, "group", ["a"])
-
-
-def test_a_streams_group_that_is_not_served() -> None:
-    driver = Driver(topics=Topics(lines=2), **SETTINGS)
-    threads = Threads(driver)
-    threads.join("a", topology=LINES)
-    check_members_are_served(driver.coordinator, "group", ["a"])
-    for member_id, epoch_, active in (("a", 2, [("0", 0), ("0", 1)]), ("gone", 9, [("0", 5)])):
-        check_holds_what_is_durable(driver.coordinator, "group", member_id, epoch_, active)
-    breaks("received epoch 3", check_holds_what_is_durable, driver.coordinator, "group", "a", 3, [])
-    breaks("which others can be given", check_holds_what_is_durable, driver.coordinator, "group", "a", 2, [("0", 5)])
-    group = partition_of(driver).groups["group"]
-    group.state.active.clear()
-    breaks("of 2 tasks", check_members_are_served, driver.coordinator, "group", ["a"])
-
-
-def test_records_of_a_share_group() -> None:
-    ledger = ShareLedger(count_limit=2)
-    ledger.acquired("a", [Acquired(0, 3, 2)], 0, 100)
-    for count in (0, 3):
-        breaks(f"4-4 is delivered {count} times", ledger.acquired, "a", [Acquired(4, 4, count)], 0, 100)
-    breaks("0 is given to b while a has it until 100", ledger.acquired, "b", [Acquired(0, 0, 1)], 99, 200)
-    ledger.renewed([0, 9], 150)
-    breaks("0 is given to b while a has it until 150", ledger.acquired, "b", [Acquired(0, 0, 1)], 149, 200)
-    ledger.acquired("b", [Acquired(0, 0, 1)], 150, 200)
-    ledger.let_go([1])
-    ledger.acquired("b", [Acquired(1, 1, 1)], 0, 100)
-    assert (ledger.held_by("a"), ledger.held_by("b")) == ([2, 3], [0, 1])
-    ledger.accepted |= {0, 2}
-    ledger.archived |= {1, 3}
-    ledger.forget_holders()
-    for offset, done in ((0, "accepted"), (1, "archived")):
-        breaks(f"{offset} is given to c, and was {done}", ledger.acquired, "c", [Acquired(offset, offset, 1)], 300, 400)
-    ledger.check_done(4)
-    ledger.accepted.add(4)
-    breaks("4 was never delivered", ledger.check_done, 5)
-    ledger.acquired("c", [Acquired(5, 5, 1)], 0, 100)
-    ledger.delivered.add(4)
-    breaks("5 is lost", ledger.check_done, 6)
-
-
-def test_a_share_partition_that_is_not_its_ledger() -> None:
-    done, free = DeliveryState.ACKNOWLEDGED, DeliveryState.AVAILABLE
-    partition = SharePartition(0, [StateBatch(0, 1, free, 1), StateBatch(2, 3, done, 1)])
-    ledger = ShareLedger(2)
-    ledger.accepted |= {2, 3, 9}
-    check_share_partition(partition, ledger, 4)
-    breaks("4 records are in flight", check_share_partition, partition, ledger, 3)
-    for offset in (0, 1):
-        ledger.accepted = {offset}
-        breaks(f"{offset} was accepted, and is", check_share_partition, partition, ledger, 4)
-
-
-def test_states_of_share_partitions_that_are_not_the_log() -> None:
-    record: Any = ShareSnapshot(SharePartitionKey("g", TOPIC_ID, 0), 0, 1, 0, 5, 0, 0, 0, ())
-    states = ShareStates()
-    states.apply(record, 0)
-    check_states_are_the_log(states, [LogRecord(record, 0, 0)])
-    breaks("in memory .*, in the log", check_states_are_the_log, states, [])
-
-
-# ---------------------------------------------------------------- streams groups
-
-TASK = ("0", 3)
-RUNS = HeldTasks({TASK: 1})
-COPIES = HeldTasks(standby=frozenset({TASK}))
-WARMS = HeldTasks(warmup=frozenset({TASK}))
-NONE_HELD = HeldTasks()
-
-
-def streams_state(*members: tuple[str, HeldTasks, HeldTasks], epoch: int = 0) -> StreamsState:
-    """Return a group of members, each with its process, its tasks, and those that it must revoke."""
-    state = StreamsState("counts")
-    state.apply(StreamsGroupMetadataRecord("counts", 5, 0))
-    for number, (process_id, assigned, pending) in enumerate(members):
-        member_id = f"m{number}"
-        state.apply(StreamsGroupMemberMetadataRecord("counts", member_id, None, None, "", "", process_id=process_id))
-        has_to = TaskState.UNREVOKED_TASKS if pending else TaskState.STABLE
-        state.apply(state.assignment_record(member_id, TaskAssignment(epoch, epoch, has_to, assigned, pending)))
-    return state
-
-
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        ([("p", RUNS, NONE_HELD), ("q", RUNS, NONE_HELD)], "is active at"),
-        ([("p", NONE_HELD, RUNS), ("q", RUNS, NONE_HELD)], "is active at"),
-        ([("p", RUNS, NONE_HELD), ("p", COPIES, NONE_HELD)], "of its process are standby"),
-        ([("p", RUNS, NONE_HELD), ("p", WARMS, NONE_HELD)], "of its process are standby"),
-        ([("p", RUNS, NONE_HELD), ("p", NONE_HELD, COPIES)], "of its process are standby"),
-        ([("p", RUNS, NONE_HELD), ("p", NONE_HELD, WARMS)], "of its process are standby"),
-        ([("p", HeldTasks({TASK: 1}, frozenset({TASK})), NONE_HELD)], "has a task twice"),
-        ([("p", HeldTasks({TASK: 1}, frozenset(), frozenset({TASK})), NONE_HELD)], "has a task twice"),
-        ([("p", HeldTasks({}, frozenset({TASK}), frozenset({TASK})), NONE_HELD)], "has a task twice"),
-    ],
-)
-def test_a_task_twice(members: list[tuple[str, HeldTasks, HeldTasks]], message: str) -> None:
-    breaks(message, check_sound_streams_group, streams_state(*members))
-
-
-def test_a_copy_in_another_process() -> None:
-    check_sound_streams_group(streams_state(("p", RUNS, NONE_HELD), ("q", COPIES, NONE_HELD)))
-    check_sound_streams_group(streams_state(("p", COPIES, RUNS)))
-
-
-def test_an_unsound_streams_group() -> None:
-    breaks("epochs", check_sound_streams_group, streams_state(("p", RUNS, NONE_HELD), epoch=5))
-    state = streams_state(("p", RUNS, NONE_HELD))
-    state.static_members["i"] = "m0"
-    breaks("static members of 'counts'", check_sound_streams_group, state)
