@@ -85,10 +85,13 @@ def test_who_stops_waiting_has_asked(how: str) -> None:
                 await asyncio.sleep(0)
                 waiting.cancel()
                 await asyncio.wait((waiting,))
-            clock.advance(3_000)
-            coordinator.change(GroupCoordinator.tick)
+            other = coordinator.submit(join())
+            for _ in range(2):
+                clock.advance(3_000)
+                coordinator.change(GroupCoordinator.tick)
             (group,) = (await coordinator.ask(describe())).groups
-            assert len(group.members) == 1
+            assert len(group.members) == 2
+            assert other.done()
 
     run(story())
 
