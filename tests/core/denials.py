@@ -1,4 +1,4 @@
-"""An authorizer for tests of what comes before a group: it denies what it is told to deny."""
+"""Authorizer that denies configured operations, for tests of the checks before a group."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from groupcoord import Operation, Resource, ResourceType
 
 
 class Rules:
-    """Denies what it is told to deny, and remembers who asked."""
+    """Denies configured operations, and records its calls."""
 
     def __init__(self) -> None:
         self.denied: set[tuple[Operation, Resource]] = set()
         self.principals: set[object] = set()
 
     def deny(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        """From now on nobody may do this."""
+        """Deny an operation to all principals."""
         self.denied.add((operation, Resource(resource_type, name)))
 
     def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:

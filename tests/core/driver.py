@@ -45,11 +45,8 @@ REBALANCE_MS = 60_000
 
 
 class Driver(World):
-    """A coordinator with everything around it; keyword arguments are settings of :class:`Config`.
-
-    Args:
-        late: the log answers only when the test says :meth:`write` or :meth:`refuse`.
-        topics: the topics of the cluster; every topic exists if left out.
+    """Coordinator with its clock, log and topics; keyword arguments are settings of :class:`Config`. Args: late:
+    appends wait for :meth:`write` or :meth:`refuse`. topics: the topics of the cluster; by default every topic exists.
     """
 
     coordinator_class = GroupCoordinator
@@ -120,7 +117,7 @@ class Driver(World):
         return self.clock.now_ms() - START_MS
 
     def sleep_until(self, now_ms: int) -> None:
-        """Let time pass until ``now_ms`` after the test began."""
+        """Advance the clock to ``now_ms`` after the start of the test."""
         self.sleep(now_ms - self.now_ms)
 
     def written(self, partition: int = 0) -> list[Record]:
@@ -251,7 +248,7 @@ class Group:
         )
 
     def heartbeat(self, member_id: str, *, instance: str | None = None, generation: int | None = None) -> ErrorCode:
-        """A member says that it lives; return what it is told."""
+        """Send a heartbeat; return the error code."""
         return self.driver.submit(Heartbeat(self.group_id, self._current(generation), member_id, instance)).error
 
     def leave(self, *entries: str | LeavingMember) -> Sent:
@@ -307,9 +304,8 @@ class Group:
     # ------------------------------------------------------------ whole phases
 
     def generation_of(self, *clients: str, **how: object) -> list[str]:
-        """Clients join an empty group (``@x`` is a static one with instance ``x``); return their ids.
-
-        The generation stands: every join is answered, nobody has synced.
+        """Join an empty group with clients (``@x`` is a static member with instance ``x``); return their ids. All joins
+        are answered, and no member has synced.
         """
         joins = [
             self.join(client.lstrip("@"), instance=client[1:] if client.startswith("@") else None, **how)

@@ -34,7 +34,7 @@ class Broken(Deal):
 
 
 class Undecided(Deal):
-    """Says that there is no assignment."""
+    """Returns no assignment."""
 
     name = "undecided"
 
@@ -50,7 +50,7 @@ class Uniform(Deal):
 
 
 class Nameless:
-    """No assignor: nobody could ask for it."""
+    """Assignor without a name."""
 
     def assign(self, group: GroupSpec) -> GroupAssignment:
         """Give nothing."""

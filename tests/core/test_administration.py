@@ -35,7 +35,7 @@ def test_delete_a_group_of_too_many_offsets() -> None:
 
 
 def test_no_commit_is_taken_apart_to_delete_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is committed for a topic goes as a whole, in one append, however many partitions the commits had."""
+    """All commits of a topic are deleted in one append, whatever their number of partitions."""
     store = MemoryLogStore()
     coordinator = GroupCoordinator(clock=ManualClock(), log_store=store)
     coordinator.load_all()

@@ -1,4 +1,4 @@
-"""``offsets.commit.timeout.ms``: who waits for a slow log is told; what the log says later still counts."""
+"""``offsets.commit.timeout.ms``: requests that wait for a slow log fail, and late log answers still count."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def armed(driver: Driver) -> set[str]:
 
 
 def test_the_timer_rests_when_nothing_waits(driver: Driver, group: Group) -> None:
-    """It fires once for what was answered meanwhile, and is armed again by the next append."""
+    """It fires once for requests answered meanwhile, and is armed by the next append."""
     group.commit(1)
     driver.write()
     driver.sleep(TIMEOUT_MS)
@@ -118,7 +118,7 @@ def busy(driver: Driver, group: Group) -> Group:
 @pytest.mark.parametrize("ends", ["written", "refused", "unloaded", "restarted"])
 @pytest.mark.parametrize(("send", "answer"), [row[1:] for row in WAITING], ids=[row[0] for row in WAITING])
 def test_one_answer(driver: Driver, busy: Group, send: Callable[[Group], Sent], answer: object, ends: str) -> None:
-    """Each kind of write has its refusal; whatever the log says afterwards, there is no second answer."""
+    """Each kind of write has its error; a later answer of the log gives no second response."""
     sent = send(busy)
     driver.sleep(TIMEOUT_MS)
     given = list(sent.answers)

@@ -1,4 +1,4 @@
-"""Clocks: one that stands still until it is told otherwise, and the system's."""
+"""Manual clock and system clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from groupcoord import ManualClock, SystemClock
 
 
 def test_a_manual_clock() -> None:
-    """It starts where it is told, and moves only forward."""
+    """It starts at a given time, and moves only forward."""
     clock = ManualClock(100)
     assert clock.now_ms() == clock.now_ms() == 100
     clock.advance(50)
@@ -31,7 +31,7 @@ def test_a_manual_clock_does_not_go_back() -> None:
 
 
 def test_the_system_clock() -> None:
-    """It tells the time of day."""
+    """It returns the time of day."""
     before = time.time_ns() // 1_000_000
     now_ms = SystemClock().now_ms()
     assert before - 50 <= now_ms <= time.time_ns() // 1_000_000 + 50

@@ -47,7 +47,7 @@ def test_many_objects_are_not_looked_through(collections: list[int]) -> None:
 
 
 def test_few_objects_are_looked_through_as_usual(collections: list[int]) -> None:
-    """Whoever loads little again and again does not keep garbage from being found."""
+    """Small loads do not keep the collector from running."""
     with collector_paused():
         kept = make_lists(MANY_OBJECTS // 2)
         assert collections == []
@@ -57,7 +57,7 @@ def test_few_objects_are_looked_through_as_usual(collections: list[int]) -> None
 
 
 def test_a_program_without_collector_stays_without() -> None:
-    """What the program had chosen holds again after the pause."""
+    """After the pause the collector is as the program had set it."""
     gc.disable()
     try:
         with collector_paused():
@@ -98,7 +98,7 @@ def coordinator(store: WatchingStore) -> GroupCoordinator:
 
 
 def test_a_load_leaves_the_collector_alone(coordinator: GroupCoordinator, store: WatchingStore) -> None:
-    """It belongs to the program that embeds the coordinator."""
+    """It belongs to the embedding program."""
     coordinator.load_all()
     assert store.seen == [True] * 3
 

@@ -99,7 +99,7 @@ def test_a_commit_is_its_records(commits: list[tuple[str, list[Row]]], is_transa
 
 
 def test_an_expiry_takes_epochs_away() -> None:
-    """A commit with a retention of its own has no leader epochs in its records."""
+    """A commit with its own retention has no leader epochs in its records."""
     store = MemoryLogStore()
     coordinator = GroupCoordinator(clock=ManualClock(START_MS), log_store=store)
     coordinator.load_all()
@@ -215,7 +215,7 @@ COLUMNS = OffsetColumns((4, 2), (10, -1), (1, -1), ("m", ""))
     ids=["PartitionResults", "refused", "FetchedOffsets", "CommitRecords"],
 )
 def test_columns_read_like_a_tuple(rows: Any, items: tuple[object, ...]) -> None:
-    """Whoever looks at one finds the items in their order."""
+    """Iteration gives the items in order."""
     assert tuple(rows) == items
     assert (len(rows), rows[0], rows[-1], rows[:1]) == (2, items[0], items[1], items[:1])
     assert rows == items
@@ -240,7 +240,7 @@ def test_lists_become_columns() -> None:
 
 @pytest.mark.parametrize("length", [1, 40, 200])
 def test_texts_that_stay_bytes(length: int) -> None:
-    """They are the texts whenever somebody looks, and are written like them."""
+    """They read as text, and are written as the same bytes."""
     alike = tuple(letter * length for letter in "abc")
     texts = AsciiTexts(tuple(map(str.encode, alike)))
     assert (tuple(texts), len(texts), texts[1], texts[1:], hash(texts)) == (alike, 3, alike[1], alike[1:], hash(alike))

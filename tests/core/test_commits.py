@@ -41,7 +41,7 @@ def group(driver: Driver) -> Group:
     ids=["4096", "4097", "4096 of three bytes", "2048 pairs", "2048 pairs and one", "lone surrogates", "null", "empty"],
 )
 def test_the_limit_on_metadata(group: Group, metadata: str | None, error: ErrorCode) -> None:
-    """It counts UTF-16 code units; no metadata is stored as empty."""
+    """It counts UTF-16 code units; missing metadata is stored as empty."""
     assert group.commit(1, metadata=metadata).error is error
     if error is NONE:
         assert group.fetch().metadata == (metadata or "")

@@ -1,4 +1,4 @@
-"""Checks of a consumer group's heartbeats and descriptions before the group is asked (KIP-848)."""
+"""Checks of a consumer group's heartbeats and descriptions before the group (KIP-848)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rules() -> Rules:
 
 @pytest.fixture
 def coordinator(rules: Rules) -> GroupCoordinator:
-    """A coordinator of which only what comes before a group is asked."""
+    """Return a coordinator for checks that come before a group."""
     coordinator = GroupCoordinator(clock=ManualClock(), authorize=rules)
     coordinator.load_all()
     return coordinator
@@ -69,7 +69,7 @@ def described(*topics: str, targets: tuple[str, ...] = ()) -> DescribedConsumerG
 
 @pytest.mark.parametrize("group", [described("open", "secret"), described("open", targets=("secret",))])
 def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: DescribedConsumerGroup) -> None:
-    """Nothing of the group is told, whether a member has the topic or is to have it; nor what is allowed on it."""
+    """The group is described with an error and no details, whether a member has the topic or will get it."""
     rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
     hidden = with_operations(DESCRIBED_CONSUMER_GROUPS.hide(group, Permissions(rules, "User:bob")), 3_400)
     assert (hidden.error_code, hidden.group_state, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "", ())
@@ -91,7 +91,9 @@ def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: Des
 def test_the_core_asks_for_the_settings_of_a_group(
     own: ConsumerGroupSettings | None, interval_ms: int, session_ms: int
 ) -> None:
-    """What the embedding program says of a group, or else the configuration, is told to members and ends sessions."""
+    """The embedding program's settings of a group replace the configuration: members get them, and they expire
+    sessions.
+    """
     clock = ManualClock()
     settings = None if own is None else {"g": own}.__getitem__
     coordinator = GroupCoordinator(clock=clock, consumer_group_settings=settings)

@@ -52,5 +52,5 @@ LOG_ERROR, SEEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAIL
     ids=lambda response: type(response).__name__,
 )
 def test_what_a_refused_request_is_answered(response: Response, refusal: Response) -> None:
-    """All that the coordinator would have said becomes the error that clients see; what was found before it stays."""
+    """All errors become those that clients see; results found before are kept."""
     assert refused(Reply("token", response), LOG_ERROR) == Reply("token", refusal)

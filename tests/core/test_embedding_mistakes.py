@@ -60,13 +60,13 @@ MISTAKES: dict[str, Callable[[], object]] = {
 @as_one_test
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_wrong_type_is_a_type_error(name: str) -> None:
-    """It is raised when the object is made, and names the argument."""
+    """It is raised by the constructor, and names the argument."""
     with pytest.raises(TypeError, match=name.partition(" ")[0]):
         MISTAKES[name]()
 
 
 def test_a_slot_store_without_a_replica() -> None:
-    """Loading fails with a message that says what drives a SlotStore, and doesn't repeat it for each log partition."""
+    """Loading fails with a message that names what drives a SlotStore, once for all log partitions."""
     coordinator = GroupCoordinator(log_store=SlotStore())
 
     with pytest.raises(LoadError, match=r"give its coordinator to a Replica.*; 47 more log partitions$"):
@@ -88,6 +88,6 @@ async def _start_replica() -> None:
 
 
 def test_a_slot_log_that_is_not_open() -> None:
-    """A replica does not start over an engine that nobody opened, and says how it is opened."""
+    """A replica does not start over an engine that is not open, and the error names the call that opens it."""
     with pytest.raises(RuntimeError, match=r"not open: async with UnopenedSlotLog"):
         asyncio.run(_start_replica())

@@ -1,4 +1,4 @@
-"""Observers are told what happens to groups, and why."""
+"""Events of groups and their causes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Fleet:
         self.coordinator.take_replies()
 
     def heartbeat_for(self, duration_ms: int, member_id: str, *, generation_id: int) -> None:
-        """Let time pass while a member says that it is alive."""
+        """Advance the clock while a member sends heartbeats."""
         for _ in range(duration_ms // 5_000):
             self.pass_time(5_000)
             self.coordinator.submit(Heartbeat("group", generation_id, member_id))
@@ -109,7 +109,7 @@ def starts(events: list[Event]) -> list[Trigger]:
 
 
 def test_a_first_generation_is_told_from_join_to_stable() -> None:
-    """Who joined, why the rebalance started, which generation came of it, and how long it took."""
+    """Events name the member, the cause of the rebalance, the generation and its duration."""
     fleet = Fleet()
     fleet.join()
     fleet.clock.advance(250)
@@ -123,7 +123,7 @@ def test_a_first_generation_is_told_from_join_to_stable() -> None:
 
 
 def test_events_are_off_by_default() -> None:
-    """Nothing is kept for nobody; the counters count all the same."""
+    """Without an observer nothing is collected; counters still count."""
     fleet = Fleet()
     fleet.coordinator.observe(events=False)
     fleet.stable()
@@ -133,7 +133,7 @@ def test_events_are_off_by_default() -> None:
 
 @pytest.mark.parametrize(("metadata", "cause"), [(b"", Cause.LEADER_REJOIN), (b"new", Cause.METADATA_CHANGE)])
 def test_a_rejoin_is_the_cause(metadata: bytes, cause: Cause) -> None:
-    """A leader that rejoins unchanged and a member that changed its metadata are told apart."""
+    """A leader that rejoins unchanged and a member with changed metadata have different causes."""
     fleet = Fleet()
     member_id = fleet.stable()
     fleet.join(member_id, metadata=metadata)
@@ -205,7 +205,7 @@ def test_a_replaced_static_member_is_the_cause_while_completing() -> None:
 
 
 def test_a_failed_write_of_assignments_is_the_cause() -> None:
-    """Members are told to start over since the log refused the assignments."""
+    """Members rejoin since the log refused the assignments."""
     fleet = Fleet()
     member_id = fleet.join()
     fleet.events()
@@ -237,7 +237,7 @@ def test_a_group_larger_than_the_limit_rebalances_because_of_the_load() -> None:
 
 
 def test_deletions_and_expiry_are_told_and_counted() -> None:
-    """A deleted group and an expired one say why they are gone; offsets are counted under the same reasons."""
+    """A deleted group and an expired one have their reasons; offsets are counted under the same ones."""
     fleet = Fleet(offsets_retention_minutes=1, offsets_retention_check_interval_ms=60_000)
     topics = (TopicToCommit("t", (OffsetToCommit(0, 1), OffsetToCommit(1, 1))),)
     fleet.coordinator.call(OffsetCommit("deleted", topics))
@@ -254,7 +254,7 @@ def test_deletions_and_expiry_are_told_and_counted() -> None:
 
 
 def test_a_group_that_was_never_written() -> None:
-    """A group whose first record fails ends with an event, and the next one of its name starts afresh."""
+    """A group whose first record fails emits its removal, and its successor begins in Empty."""
     driver = Driver(late=True)
     driver.coordinator.observe()
     group = Group(driver)

@@ -1,4 +1,4 @@
-"""Log stores that fail or break their contract: what is lost, what goes on, what a new load brings back."""
+"""Log stores that fail or break their contract: which data is lost, and which a new load restores."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_everything_under_way_fails() -> None:
 
 
 class ScriptedStore(MemoryLogStore):
-    """Answers appends as it is told: an offset, None, or an exception; then as a log in memory does."""
+    """Answers appends from a script of offsets, None and exceptions; then like a log in memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def commit(group_id: str = "group", offset: int = 1) -> OffsetCommit:
 def test_a_deletion_over_two_partitions_of_which_one_fails(
     coordinator: GroupCoordinator, store: ScriptedStore, error: Exception
 ) -> None:
-    """Its answer is the caller's, once, with a result for each group, whatever the store raised."""
+    """The caller gets one response, with a result per group, whatever the store raised."""
     index = coordinator.partition_of("group")
     other = next(name for name in "abcdefgh" if coordinator.partition_of(name) != index)
     coordinator.submit(commit())

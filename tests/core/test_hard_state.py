@@ -1,4 +1,4 @@
-"""Hard state is the last record of each key: whatever compaction leaves, and however the keys are interleaved."""
+"""Hard state as the last record of each key, after any compaction and interleaving."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_order_between_keys_changes_nothing(records: list[Logged], chance: Rando
 
 @given(LOGS)
 def test_hard_state_is_the_last_record_of_each_key(records: list[Logged]) -> None:
-    """What is known of groups is what a dictionary of keys says, whose tombstones are taken out."""
+    """The state of groups equals a dictionary of keys without its tombstones."""
     last = {key_of(record): (log_offset, record) for log_offset, record in records}
     known = {
         log_offset: record
@@ -203,7 +203,7 @@ def test_what_a_broker_left() -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_compaction_of_what_a_broker_wrote(chance: Random) -> None:
-    """A real segment makes the same whatever compaction leaves of it."""
+    """A real segment gives the same state after any legal compaction."""
     assert hard_state(compacted(broker_records(), chance)) == hard_state(broker_records())
 
 

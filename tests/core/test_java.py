@@ -1,4 +1,4 @@
-"""What Kafka's answers inherit from Java: golden values from the JVM."""
+"""Java behaviour in Kafka's answers, with golden values from the JVM."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_golden_values(text: str, value: int, partition: int) -> None:
 
 @given(st.text(alphabet=st.characters(codec=None, exclude_categories=())))
 def test_the_hash_is_the_polynomial(text: str) -> None:
-    """It is the sum of unit * 31^(n - 1 - place) modulo 2^32, as a signed number, for any text."""
+    """For any text it is the sum of unit * 31^(n - 1 - index) modulo 2^32, as a signed number."""
     units = _units(text)
     expected = sum(unit * 31 ** (len(units) - 1 - place) for place, unit in enumerate(units)) % 2**32
     assert string_hash(text) == (expected - 2**32 if expected >= 2**31 else expected)
@@ -178,7 +178,7 @@ def test_a_priority_queue_takes_the_least_and_of_equal_ones_what_the_heap_has_on
 
 
 def test_random_ids_do_not_begin_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with ``Uuid.randomUuid``, an id whose text would begin with a dash is drawn again."""
+    """As in ``Uuid.randomUuid``, ids whose text begins with a dash are drawn again."""
     drawn = iter([UUID(int=0xF8 << 120), UUID(int=1)])
     monkeypatch.setattr("uuid.uuid4", lambda: next(drawn))
     assert random_uuid() == "AAAAAAAAAAAAAAAAAAAAAQ"

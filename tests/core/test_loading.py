@@ -36,7 +36,7 @@ def test_the_leader_of_the_record_leads_and_not_the_first_member() -> None:
 
 
 def test_unload_with_writes_under_way() -> None:
-    """What waits for the log is NOT_COORDINATOR, once: syncs, static returns, commits, leaves, deletions."""
+    """Waiting requests fail with NOT_COORDINATOR, once: syncs, static joins, commits, leaves, deletions."""
     driver = Driver(late=True)
     names = ("sync", "static", "leave", "simple", "doomed")
     sync, static, leave, simple, doomed = (Group(driver, name) for name in names)

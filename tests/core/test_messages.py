@@ -1,4 +1,4 @@
-"""Requests and responses as types: each request has its row, and says what it is answered with."""
+"""Types of requests and responses, with one routing row per request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def coordinator() -> GroupCoordinator:
 
 
 def test_every_request_has_its_row(coordinator: GroupCoordinator) -> None:
-    """The router's table says of each type of request who may make it and who takes it, and of nothing else."""
+    """The router's table has exactly the request types, each with permission and handler."""
     assert set(coordinator._router._routes) == set(KINDS)
 
 
@@ -64,7 +64,7 @@ def test_a_request_carries_the_type_of_its_response(kind: type[Request]) -> None
 @as_one_test
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_request_is_small(kind: type[Request]) -> None:
-    """It has slots alone, whatever it inherits: there are very many of them."""
+    """It has only slots, also those inherited, since there are very many."""
     assert not hasattr(kind.__new__(kind), "__dict__")
 
 

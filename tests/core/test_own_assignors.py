@@ -1,4 +1,4 @@
-"""Assignors that an embedding program or a setting brings into consumer groups, beside Kafka's own."""
+"""Assignors of consumer groups from an embedding program or a setting."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def join(made: GroupCoordinator, member_id: str, assignor: str | None = None) ->
 
 
 def test_a_class_that_a_setting_names() -> None:
-    """It goes by its own name among the others: members ask for it, administrators see it, it assigns."""
+    """Members select it by its name, administrators see it, and it assigns."""
     made = coordinator("uniform", DEAL)
     assert join(made, "a", "deal").error_code is ErrorCode.NONE
     (described,) = made.call(ConsumerGroupDescribe(("group",))).groups
@@ -89,14 +89,14 @@ def test_an_assignor_that_is_made_already() -> None:
     ],
 )
 def test_what_is_no_assignor(named: str, problem: str) -> None:
-    """The message says what is wrong with which of the names."""
+    """The message names each invalid assignor and its problem."""
     with pytest.raises(ConfigError, match=r"^setting 'group\.consumer\.assignors': ") as refused:
         coordinator("range", named)
     assert problem in str(refused.value)
 
 
 def test_two_of_one_name() -> None:
-    """Nobody could tell which one members mean, whoever brings them."""
+    """Two assignors with one name are refused."""
     with pytest.raises(ConfigError, match="has the name 'deal', which is taken"):
         coordinator(DEAL, "tests.core.own_assignors:Packages.deal")
     with pytest.raises(ConfigError, match="there are two assignors with the name 'uniform'"):
@@ -116,7 +116,7 @@ def test_an_assignor_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_assignor_that_has_no_assignment(caplog: pytest.LogCaptureFixture) -> None:
-    """That is no bug: who joins is refused without a word in the log."""
+    """It is no error of the server: the join is refused, and nothing is logged."""
     made = coordinator("tests.core.own_assignors:Undecided")
     assert join(made, "a").error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert not caplog.records
@@ -133,7 +133,7 @@ def test_an_assignor_that_is_gone_after_a_restart() -> None:
 
 
 def test_a_module_that_is_no_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its import raises is told in one line."""
+    """Exceptions of its import become a message of one line."""
     (tmp_path / "broken_assignors.py").write_text("class Mine(")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="can't load 'broken_assignors:Mine': '\\(' was never closed"):

@@ -13,7 +13,7 @@ OLD, FENCED, NONE = (
 
 
 def test_after_records() -> None:
-    """Records tell of the producer's epoch alone, and leave the coordinator's as it was."""
+    """Records change only the producer's epoch, not the coordinator's."""
     known = Producers()
     known.wrote(7, 5)
     assert known.marker_error(7, 4, 0) is OLD

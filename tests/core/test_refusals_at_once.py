@@ -90,7 +90,7 @@ def test_an_acknowledgement_for_several_passes_over_it(driver: Driver, group: Gr
 
 
 def test_those_before_may_be_refused_too(driver: Driver, group: Group) -> None:
-    """It is its turn when they are."""
+    """A refusal waits for the answers of earlier appends, which may be refusals, too."""
     sents = group.commit(1), refused_commit(group, 2), group.commit(3)
     driver.refuse(NotEnoughReplicasError(), 1)
     assert [sent.error for sent in sents[:2]] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, REFUSED]
@@ -113,7 +113,7 @@ def test_it_counts_when_it_is_told(driver: Driver, group: Group) -> None:
 
 
 def test_who_waits_for_too_long_is_told(driver: Driver, group: Group) -> None:
-    """It is an append in flight like any other, with a deadline; afterwards nobody is answered twice."""
+    """It is an append in flight with a deadline; after it no second response is sent."""
     first = group.commit(1)
     driver.sleep(TIMEOUT_MS - 1)
     too_large = refused_commit(group, 2)
@@ -192,7 +192,7 @@ def test_nothing_else_is_said_of_it(driver: Driver, group: Group, answer: Callab
 
 
 def test_a_copy_goes_on_alike(driver: Driver, group: Group) -> None:
-    """A refusal that waits is part of the state: copies have it, and the fingerprint tells it."""
+    """A waiting refusal is part of the state: copies have it, and the fingerprint includes it."""
     other = Group(Driver(late=True, offsets_commit_timeout_ms=TIMEOUT_MS))
     for each in (group, other):
         each.commit(1)
@@ -211,7 +211,7 @@ def test_a_copy_goes_on_alike(driver: Driver, group: Group) -> None:
 
 
 def test_check(driver: Driver, group: Group) -> None:
-    """What is refused is in flight, and not the oldest."""
+    """A refused append is in flight, and not the oldest one."""
     group.commit(1)
     for number in (0, 9):
         queue(driver).refusals = {number: RecordTooLargeError()}
@@ -232,7 +232,7 @@ class ImpatientStore(MemoryLogStore):
         self.in_flight: deque[tuple[Ticket, LogStoreError | None]] = deque()
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        """Take it or refuse it, as is said beforehand."""
+        """Append or refuse, as configured."""
         error = RecordTooLargeError() if self.to_refuse.popleft() else None
         waits = bool(self.in_flight)
         if error is None:
@@ -243,7 +243,7 @@ class ImpatientStore(MemoryLogStore):
         return None
 
     def answer(self, coordinator: GroupCoordinator, count: int, *, is_together: bool) -> None:
-        """Write some of what waits, and say so."""
+        """Write some waiting appends, and report them."""
         written = dict(self.write_waiting(count))
         last = max(written, default=None)
         while self.in_flight and (self.in_flight[0][0] in written or self.in_flight[0][1] is not None):
@@ -268,7 +268,7 @@ class ImpatientStore(MemoryLogStore):
 )
 @settings(max_examples=200, deadline=None)
 def test_at_once_is_as_in_turn(steps: list[tuple[str, str | int, bool]]) -> None:
-    """Whoever is told late of a refusal, and whoever is told at once, give the same answers in the same order."""
+    """Late and immediate refusals give the same responses in the same order."""
     told: list[list[object]] = []
     for is_patient in (True, False):
         store = ImpatientStore(is_patient=is_patient)

@@ -1,4 +1,4 @@
-"""Checks of a streams group's heartbeats and descriptions before the group is asked (KIP-1071)."""
+"""Checks of a streams group's heartbeats and descriptions before the group (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_topology_that_says_too_much_is_refused(coordinator: GroupCoordinator)
 
 
 def test_who_may_not_create_topics(coordinator: GroupCoordinator, rules: Rules) -> None:
-    """A member joins, and is told which internal topics it would have to be allowed to create."""
+    """A member joins, and the response lists the internal topics that it may not create."""
     rules.deny(Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
     rules.deny(Operation.CREATE, ResourceType.TOPIC, "c")
     answer = coordinator.call(evolve(JOIN, topology=topology("open", state_changelog_topics=(TopicInfo("c"),))))
@@ -140,7 +140,7 @@ def test_who_may_not_create_topics(coordinator: GroupCoordinator, rules: Rules) 
 
 
 def test_descriptions(coordinator: GroupCoordinator, rules: Rules) -> None:
-    """Groups that may not be seen come first, then nameless ones; one with a hidden topic says nothing of itself."""
+    """Denied groups come first, then those without an id; a group with a denied topic has no details."""
     coordinator.call(JOIN)
     rules.deny(Operation.DESCRIBE, ResourceType.GROUP, "h")
     asked = StreamsGroupDescribe(("nope", "g", "h", ""), True, True)
@@ -160,7 +160,7 @@ def test_descriptions(coordinator: GroupCoordinator, rules: Rules) -> None:
 
 
 def test_no_description_of_a_topology_is_stored(coordinator: GroupCoordinator, rules: Rules) -> None:
-    """There is no plugin for it; who may not read the group is told that."""
+    """There is no plugin for it; without READ on the group the error is GROUP_AUTHORIZATION_FAILED."""
     message = "The broker has no streams group topology description plugin configured."
     refused = StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, message)
     assert coordinator.call(UPDATE) == refused

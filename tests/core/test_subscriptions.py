@@ -51,20 +51,20 @@ def test_readable(subscription: bytes, topics: set[str]) -> None:
     ],
 )
 def test_unreadable(subscription: bytes) -> None:
-    """Nothing can be said of the topics of all, if one member's cannot be read."""
+    """The topics of all members are unknown if one member's metadata is unreadable."""
     assert subscribed_topics([subscription]) is None
     assert subscribed_topics([ORDERS, subscription]) is None
 
 
 def test_the_union() -> None:
-    """The topics of all members count; of nobody there are none."""
+    """The topics of all members count; without members there are none."""
     assert subscribed_topics([ORDERS, ORDERS.replace(b"orders", b"trades")]) == {"orders", "trades"}
     assert subscribed_topics([]) == frozenset()
 
 
 @given(st.binary(max_size=64))
 def test_any_bytes(subscription: bytes) -> None:
-    """Whatever a client sends gives topics or None, at once."""
+    """Any bytes of a client give topics or None, at once."""
     topics = subscribed_topics([subscription])
     assert topics is None or all(isinstance(topic, str) for topic in topics)
 

@@ -24,7 +24,7 @@ def queue() -> TimerQueue:
 
 
 def test_advances(queue: TimerQueue) -> None:
-    """They tell when the next deadline has come nearer than it was, and nothing else."""
+    """They change exactly when the next deadline comes nearer."""
     one, other = timer("one"), timer("other")
     seen = [queue.advances]
     for armed, deadline_ms in ((one, 100), (other, 200), (one, 300), (other, 150), (other, 50), (one, 40)):
@@ -43,7 +43,7 @@ def test_advances(queue: TimerQueue) -> None:
 
 @pytest.mark.parametrize("deadline_ms", [None, 5])
 def test_check(queue: TimerQueue, deadline_ms: int | None) -> None:
-    """``check`` finds an entry whose timer is not armed, or due before its entry."""
+    """``check`` finds an entry without an armed timer, or with a timer that is due earlier."""
     one = timer("culprit")
     queue.arm(one, 10)
     queue.check()
@@ -53,7 +53,7 @@ def test_check(queue: TimerQueue, deadline_ms: int | None) -> None:
 
 
 class PlainTimers:
-    """The same as a list of (deadline, arming, name), sorted when asked."""
+    """Model of timers: a list of (deadline, arming, name), sorted on each read."""
 
     def __init__(self) -> None:
         self.armed: dict[str, tuple[int, int]] = {}
@@ -86,7 +86,7 @@ STEPS = st.one_of(
 @example([("arm", "a", 1), ("arm", "a", 2), ("arm", "b", 2), ("look",)])  # also if somebody looks meanwhile
 @settings(deadline=None)
 def test_like_a_plain_list(steps: list[tuple]) -> None:
-    """Whatever is armed, cancelled, fired and looked at, it behaves like the plain list."""
+    """Arming, cancelling, firing and reading agree with the model."""
     queue, plain = TimerQueue(), PlainTimers()
     timers = {name: timer(name) for name in "abcde"}
     seen_advances, wakes_ms = queue.advances, None
@@ -119,7 +119,7 @@ def test_like_a_plain_list(steps: list[tuple]) -> None:
 
 
 def test_every_kind_has_its_row() -> None:
-    """The table of a log partition says of each kind of timer who goes on."""
+    """Each kind of timer has a handler in the log partition's table."""
     partition = Driver().coordinator.partition(0)
     assert partition is not None
     assert set(partition._timer_handlers) == set(TimerKind)

@@ -40,7 +40,7 @@ def deletion_of(group: Group) -> ErrorCode:
 
 
 def test_a_failed_write_takes_it_along(driver: Driver, group: Group, other: Group) -> None:
-    """A group that nobody has seen never was when the next write fails, whomever that is for."""
+    """An unwritten group is removed when the next write fails, whichever request caused that."""
     driver.coordinator.observe()
     refused_plainly(group)
     driver.store.fail_next(NotLeaderError())
@@ -54,7 +54,7 @@ def test_a_failed_write_takes_it_along(driver: Driver, group: Group, other: Grou
 
 
 def test_a_deletion_that_fails(driver: Driver, group: Group) -> None:
-    """It does not come back."""
+    """The group does not return."""
     refused_plainly(group)
     driver.store.fail_next(NotLeaderError())
     assert deletion_of(group) is ErrorCode.NOT_COORDINATOR

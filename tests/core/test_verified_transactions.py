@@ -17,7 +17,7 @@ from tests.core.driver import Driver
 
 
 class Cluster:
-    """The topic ``t`` with two partitions; and what was asked of the transaction coordinator, which gives ``error``."""
+    """Topic ``t`` with two partitions, and the requests to the transaction coordinator, which answers ``error``."""
 
     def __init__(self) -> None:
         self.asked: list[TxnOffsetCommit] = []
@@ -73,7 +73,7 @@ def test_nobody_is_asked_for_nothing(coordinator: GroupCoordinator, cluster: Clu
 
 
 def test_before_anything_is_loaded(cluster: Cluster) -> None:
-    """It is asked before the log partition is looked for, as by a Kafka 4.4.0 broker that leads none."""
+    """It is verified before the log partition is looked up, as recorded from a broker that leads none."""
     coordinator = GroupCoordinator(clock=ManualClock(), topics=cluster, verify_transaction=cluster.verify)
     assert commit(coordinator, topic("t", 0)) == [("t", 0, "NOT_COORDINATOR")]
     cluster.error = ErrorCode.COORDINATOR_NOT_AVAILABLE

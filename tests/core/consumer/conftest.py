@@ -1,4 +1,4 @@
-"""A driver whose log is late, and members of a consumer group beside it."""
+"""Fixtures: a driver with a late log, and members of a consumer group."""
 
 from __future__ import annotations
 

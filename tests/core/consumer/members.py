@@ -1,4 +1,4 @@
-"""What members of a consumer group send, in tests with a driver."""
+"""Requests of members of a consumer group, sent through a driver."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Members:
     def join(
         self, member_id: str, *names: str, instance: str | None = None, rebalance_ms: int = 60_000, regex: str = ""
     ) -> Sent:
-        """Somebody joins, with a subscription to these topics (``orders`` if none are named)."""
+        """Send the first heartbeat of a member, subscribed to these topics (``orders`` by default)."""
         topics = names or (() if regex else ("orders",))
         joiner = self.consumer(
             member_id, instance_id=instance, rebalance_timeout_ms=rebalance_ms, topics=topics, regex=regex
@@ -64,7 +64,7 @@ class Members:
     def heartbeat(
         self, member_id: str, epoch: int, *, owned: tuple[TopicPartitions, ...] | None = None, names: tuple = ()
     ) -> Sent:
-        """A member says that it lives; what it doesn't name stays."""
+        """Send a heartbeat; fields without a value are unchanged."""
         request = self.consumer(member_id, epoch).heartbeat()
         return self.driver.submit(evolve(request, subscribed_topic_names=names or None, topic_partitions=owned))
 

@@ -1,7 +1,5 @@
-"""The assignors, that of share groups too, beside the classes of Kafka, on random groups and their stories.
-
-Needs Java and the jars of Kafka 4.4: their folder in ``KAFKA_LIBS``, or ``~/.cache/groupcoord-kafka/libs``.
-``ASSIGNOR_SEEDS=0:2000`` chooses which stories, per assignor.
+"""Consumer and share group assignors compared with Kafka's classes on random groups. Needs Java and the jars of Kafka
+4.4, in ``KAFKA_LIBS`` or ``~/.cache/groupcoord-kafka/libs``. ``ASSIGNOR_SEEDS=0:2000`` sets the seeds per assignor.
 """
 
 from __future__ import annotations
@@ -43,7 +41,9 @@ def is_as_expected(record: Record) -> bool:
 
 
 def has_crowded_places(record: Record) -> bool:
-    """Tell whether in a table of places more than eight share a bucket: Java then makes it larger, or a tree of it."""
+    """Return whether more than eight keys share a bucket, in which case Java grows the table or makes the bucket a
+    tree.
+    """
     places = {
         31 * uuid_hash(kafka_uuid(topic["id"])) + index
         for topic in record["topics"].values()

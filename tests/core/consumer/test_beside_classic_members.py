@@ -48,7 +48,7 @@ def group(driver: Driver) -> Group:
 
 @pytest.fixture
 def emptied(driver: Driver, members: Members) -> Members:
-    """A consumer group whose only member has left."""
+    """Return a consumer group after its only member has left."""
     members.join("a")
     members.leave("a")
     assert members.described.group_state == "Empty"
@@ -86,8 +86,8 @@ def test_an_expression_of_who_upgrades_a_group_that_everybody_has_left(
 def test_an_upgrade_that_two_members_prevent(
     driver: Driver, members: Members, group: Group, first: str, second: str, error: ErrorCode
 ) -> None:
-    """One has an assignment that can't be read, the other doesn't support what was chosen: the error is that of the
-    first in Kafka's hash map, whoever came first.
+    """One member has an unreadable assignment, the other lacks the chosen protocol: the error is that of the first
+    member in Kafka's hash map.
     """
     old = group.join(first, protocols=READABLE)
     driver.sleep(3_000)
@@ -97,7 +97,7 @@ def test_an_upgrade_that_two_members_prevent(
 
 
 def test_an_upgrade_of_members_that_have_the_same_partition(driver: Driver, members: Members, group: Group) -> None:
-    """Their leader has given it to both. Kafka 4.4 can't make a consumer group of that, and the classic one goes on."""
+    """A classic leader assigned one partition twice. Kafka 4.4 refuses the upgrade, and the classic group stays."""
     first = group.join("a", protocols=ORDERS)
     driver.sleep(3_000)
     second = group.join("b", protocols=ORDERS)
@@ -114,7 +114,7 @@ def test_an_upgrade_of_members_that_have_the_same_partition(driver: Driver, memb
 def test_a_static_member_that_leaves_while_it_gives_partitions_back(
     driver: Driver, members: Members, topics: Topics
 ) -> None:
-    """It may come back until its session ends: that it was to give something back in time is over."""
+    """It may return until its session expires; the rebalance timeout no longer applies."""
     owned = answered(members.join("a", instance="i", rebalance_ms=5_000)).member_epoch
     members.heartbeat("a", owned, names=("payments",))
     driver.submit(ConsumerGroupHeartbeat("group", "a", member_epoch=-2, instance_id="i"))

@@ -1,4 +1,4 @@
-"""Observers are told what happens to consumer groups and why, when it is durable; the counters follow."""
+"""Events and counters of consumer groups, emitted when a change is durable."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def triggers(driver: Driver) -> list[Trigger]:
 
 
 def stable(driver: Driver, members: Members, *member_ids: str) -> int:
-    """Let members join and share the partitions; return their epoch, with the events taken."""
+    """Add members until the group is stable; return its epoch and the events."""
     for member_id in member_ids:
         members.join(member_id, rebalance_ms=REBALANCE_MS)
     epoch = members.described.group_epoch
@@ -87,7 +87,7 @@ def stable(driver: Driver, members: Members, *member_ids: str) -> int:
 
 
 def test_a_group_from_its_first_join(driver: Driver, members: Members) -> None:
-    """Who joined, which epoch that ended, and that the group is stable at once in the next."""
+    """Events name the member, the new epoch, and the stable state in the same epoch."""
     members.join("a")
     now_ms = driver.clock.now_ms()
     assert told(driver) == [
@@ -100,7 +100,7 @@ def test_a_group_from_its_first_join(driver: Driver, members: Members) -> None:
 
 
 def test_a_rebalance_lasts_until_everybody_has_what_is_theirs(driver: Driver, members: Members, topics: Topics) -> None:
-    """It is completed when the one has given up its half and the other has got it."""
+    """The rebalance completes when one member has revoked its half and the other has received it."""
     stable(driver, members, "a")
     members.join("b")
     driver.advance(700)
@@ -117,7 +117,6 @@ def test_a_rebalance_lasts_until_everybody_has_what_is_theirs(driver: Driver, me
 
 
 def test_a_steady_heartbeat_says_nothing(driver: Driver, members: Members) -> None:
-    """Nothing happens in a group whose members only live."""
     epoch = stable(driver, members, "a")
     members.heartbeat("a", epoch)
     driver.advance(5_000)
@@ -155,7 +154,9 @@ def test_a_leave(driver: Driver, members: Members) -> None:
 
 
 def test_a_member_that_does_not_give_back(driver: Driver, members: Members) -> None:
-    """Who keeps partitions for longer than its rebalance time-out is removed for that, however alive it is."""
+    """A member that keeps revoked partitions longer than its rebalance timeout is removed, though
+    it sends heartbeats.
+    """
     stable(driver, members, "a")
     members.join("b", rebalance_ms=REBALANCE_MS)
     for _ in range(4):
@@ -229,7 +230,7 @@ def test_causes(act: Callable[[Driver, Members, Topics], object], cause: Cause |
 
 
 def test_a_regular_expression_that_is_matched(topics: Topics) -> None:
-    """Who joins with it changes nothing yet; what it has found makes the group rebalance."""
+    """Joining with the expression changes nothing yet; its resolved topics start the rebalance."""
     driver = Driver(topics=topics)
     driver.coordinator.observe()
     driver.submit(
@@ -256,7 +257,7 @@ def test_a_load_and_an_unload(driver: Driver, members: Members) -> None:
 
 
 def test_a_group_that_changes_its_kind_and_back(driver: Driver, members: Members) -> None:
-    """It is gone as one kind and here as the other, with its members; who joins and leaves for that is told as ever."""
+    """The group ends as one type and begins as the other with its members; joins and leaves emit events as usual."""
     group = Group(driver)
     join = group.join("old", protocols=protocols_of("range", metadata=encode_subscription(Subscription(("orders",)))))
     driver.sleep(1)
@@ -282,7 +283,7 @@ def test_a_group_that_changes_its_kind_and_back(driver: Driver, members: Members
 
 
 def test_an_empty_classic_group_makes_room(driver: Driver, members: Members) -> None:
-    """Nothing of it is left to be told but that it is gone; the consumer group begins, and is stable at once."""
+    """The classic group emits only its removal; the consumer group begins, and is stable at once."""
     Group(driver).commit({0: 5})
     told(driver)
     assert members.join("a").error is ErrorCode.NONE
@@ -291,7 +292,7 @@ def test_an_empty_classic_group_makes_room(driver: Driver, members: Members) -> 
 
 
 def test_assignments_are_told_when_they_change(driver: Driver, members: Members) -> None:
-    """Who joins second is told of its partitions only when the first has given them back; heartbeats tell nothing."""
+    """The second member receives partitions when the first has revoked them; heartbeats emit nothing."""
     members.join("a", rebalance_ms=REBALANCE_MS)
     ((_, epoch, everything),) = assigned(driver)
     members.join("b", rebalance_ms=REBALANCE_MS)

@@ -40,7 +40,7 @@ def test_a_heartbeat_that_has_nothing_to_write_waits_for_nobody(driver: Driver, 
 
 
 def test_who_asks_for_something_wrong_behind_a_write(driver: Driver, alone: Members) -> None:
-    """It waits as well, since the write may make it right; the others are not held up by its error."""
+    """It waits as well, since the write may make it valid; other requests are not delayed by its error."""
     alone.join("b")
     wrong, right = alone.heartbeat("c", 1), alone.join("d")
     driver.write(1)

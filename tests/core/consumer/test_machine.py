@@ -1,4 +1,6 @@
-"""Members of a consumer group on a bad day: whatever log, topics and time do, it comes to rest when they stop."""
+"""State machine of a consumer group with failing logs, changing topics and time-outs: the group becomes stable when
+they stop.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ BOTH = ("orders", "payments")
 
 
 class ObservedDriver(Driver):
-    """Checks what the coordinator says of its groups against what they are."""
+    """Compares emitted events with the groups' states."""
 
     def boot(self) -> None:
         """Start a coordinator on the log."""
@@ -87,7 +89,7 @@ class BadDay(ObservedDriver):
         self.refuse(NotEnoughReplicasError(), 1)
 
     def time_out(self, number: int) -> None:
-        """Nobody knows what became of a write: the log partition is given up and loaded again."""
+        """Time out a write with unknown outcome: the log partition is unloaded and loaded again."""
         if self.store.waiting():
             self.pass_on(self.store.time_out(is_written=number % 2 == 0))
             self.store.lose()

@@ -1,4 +1,4 @@
-"""The hash of a group's topics: Kafka's numbers, and another one for whatever an assignor could see."""
+"""Metadata hash of a group's topics: Kafka's values, and a change for each input of an assignor."""
 
 from __future__ import annotations
 

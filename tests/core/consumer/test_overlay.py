@@ -25,7 +25,7 @@ def change(mapping: Overlay[int, int] | dict[int, int], key: int, value: int | N
 
 
 def assert_equal(mapping: Overlay[int, int], expected: dict[int, int]) -> None:
-    """Check all that can be asked of a mapping, order included."""
+    """Compare a mapping with another one by all its methods, order included."""
     assert list(mapping) == list(mapping.keys()) == list(expected)
     assert list(mapping.items()) == list(expected.items())
     assert list(mapping.values()) == list(expected.values())

@@ -1,4 +1,4 @@
-"""Assignors and target assignments beside recordings of Kafka 4.4.0, order included."""
+"""Assignors and target assignments compared with recordings of Kafka 4.4.0, order included."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ GROUPS = {"range": 210, "uniform": 350, "simple": 240}
 
 
 def answer(record: Record) -> Shape:
-    """Return what our assignor says."""
+    """Return our assignor's result."""
     return shape_of(record, ASSIGNORS[record["assignor"]].assign(group_of(record)))
 
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_everybody_gets_what_kafka_gave(name: str) -> None:
-    """Every recorded group is here, and everybody in it gets the recorded partitions, whatever hash order decides."""
+    """Each recorded group is tested, and each member gets the recorded partitions."""
     different = [
         record["id"]
         for record in records(name)
@@ -42,10 +42,8 @@ def test_everybody_gets_what_kafka_gave(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["range", "uniform"])
 def test_what_is_written_anew_has_the_recorded_order(name: str) -> None:
-    """Topics and partitions of members whose target changes come in the order that the record has.
-
-    Kafka makes the maps of the range assignor as large as there are names, those of topics that don't exist included:
-    where somebody subscribes to such a name, only what everybody gets is compared.
+    """Topics and partitions of changed targets are in the recorded order. Kafka sizes the maps of the range assignor by
+    all subscribed names, also of missing topics; for such groups only the assigned partitions are compared.
     """
     compared = 0
     for record in records(name):

@@ -20,7 +20,7 @@ MATCHED_MS = 1_700_000_000_000
 
 
 def is_due(after_ms: int, *, version: int) -> bool:
-    """Tell whether an expression is matched again so long after the last time, with the topics of this version."""
+    """Return whether an expression is resolved again after a time, at a version of the topics."""
     config = Config(group_consumer_regex_refresh_interval_ms=60_000)
     environment = cast(
         ConsumerGroupEnvironment, SimpleNamespace(topics=SimpleNamespace(version=version), config=config)

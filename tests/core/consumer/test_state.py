@@ -1,4 +1,4 @@
-"""What the log says of a consumer group does not depend on how it came to say it."""
+"""State of a consumer group, independent of the order and compaction of its records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def by_topic(partitions: set[tuple[UUID, int]]) -> Held:
 
 @st.composite
 def member_records(draw: st.DrawFn) -> ConsumerGroupMemberMetadataRecord:
-    """Return what a member tells of itself; an instance id is one member's."""
+    """Return the records of a member; an instance id belongs to one member."""
     member_id = draw(member_ids)
     return ConsumerGroupMemberMetadataRecord(
         GROUP,
@@ -157,7 +157,7 @@ def left(entries: list[Entry]) -> list[Entry]:
 
 @given(histories(), st.randoms(use_true_random=False))
 def test_a_state_is_its_last_records(entries: list[Entry], order: random.Random) -> None:
-    """The last record of each key makes the same state as the whole history, in whatever order they come."""
+    """The last record of each key gives the same state as the whole history, in any order."""
     expected = applied(entries).facts()
     records = left(entries)
     order.shuffle(records)
@@ -166,7 +166,7 @@ def test_a_state_is_its_last_records(entries: list[Entry], order: random.Random)
 
 @given(histories(), st.integers(0, 25), st.randoms(use_true_random=False))
 def test_compaction_of_the_beginning(entries: list[Entry], count: int, order: random.Random) -> None:
-    """A state that was loaded after some of the history goes on as one that has seen all of it."""
+    """A state loaded from a compacted beginning continues like one with the whole history."""
     records = left(entries[:count])
     order.shuffle(records)
     state = ConsumerState.of(GROUP, records)
@@ -177,7 +177,7 @@ def test_compaction_of_the_beginning(entries: list[Entry], count: int, order: ra
 
 @given(histories(), histories())
 def test_a_copy_changes_alone(entries: list[Entry], more: list[Entry]) -> None:
-    """Whatever is applied to a copy, the original stays; and the other way around."""
+    """Changes of a copy leave the original unchanged, and the reverse."""
     state, twin = applied(entries), applied(entries)
     copy = state.copy()
     assert copy.facts() == twin.facts()

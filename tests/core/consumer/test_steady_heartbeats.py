@@ -11,7 +11,7 @@ SESSION_MS = 45_000
 
 
 class World:
-    """A coordinator with one member of a group, whose heartbeats change nothing."""
+    """Coordinator with one group member whose heartbeats change nothing."""
 
     def __init__(self) -> None:
         self.topics = Topics(orders=6)
@@ -52,7 +52,7 @@ def test_the_next_one_is_answered_the_same() -> None:
 
 
 def test_who_may_no_longer() -> None:
-    """Permissions are asked for each heartbeat, and one that is refused is no sign of life."""
+    """Each heartbeat is authorized, and a denied one does not renew the session."""
     world = World()
     world.sleep(SESSION_MS - 1)
     world.is_allowed = False

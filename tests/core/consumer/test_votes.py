@@ -6,7 +6,7 @@ from groupcoord.core.groups.consumer.state import preferred_assignor, preferred_
 
 
 def test_most_votes_win() -> None:
-    """Whoever names none does not count; without any votes there is no preference."""
+    """Members without a preference do not count; without any votes there is no preference."""
     assert preferred_assignor({"range": 2, "uniform": 1}) == "range"
     assert preferred_assignor_after({"range": 1, "uniform": 1}, None, "range") == "range"
     assert preferred_assignor_after({"range": 1, "uniform": 1}, "uniform", None) == "range"

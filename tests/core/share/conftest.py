@@ -39,13 +39,13 @@ def topics() -> Topics:
 
 @pytest.fixture
 def driver(topics: Topics) -> ShareDriver:
-    """A driver whose log answers at once."""
+    """Driver with a log that answers at once."""
     return ShareDriver(topics=topics, group_share_assignment_interval_ms=0, group_share_max_size=3)
 
 
 @pytest.fixture
 def late_driver(topics: Topics) -> ShareDriver:
-    """A driver whose log answers when the test says so."""
+    """Driver with a log that answers when the test decides."""
     return ShareDriver(late=True, topics=topics, group_share_assignment_interval_ms=0)
 
 

@@ -1,4 +1,4 @@
-"""What members of a share group send, in tests with a driver, and how the group looks."""
+"""Requests of members of a share group, sent through a driver, and assertions on the group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOST = "/127.0.0.1"
 
 
 class SlowShareHost(LoneShareHost):
-    """A share coordinator that answers when a test says so, and as it says."""
+    """Share coordinator with answers that a test gives."""
 
     is_slow = False
 
@@ -71,25 +71,25 @@ class Members:
         return self.driver.coordinator.call(ShareGroupDescribe((self.group_id,))).groups[0]
 
     def heartbeat(self, member_id: str, epoch: int, *names: str, rack: str | None = None) -> Sent:
-        """A member says that it lives; what it doesn't name stays."""
+        """Send a heartbeat; fields without a value are unchanged."""
         return self.driver.submit(
             ShareGroupHeartbeat(self.group_id, member_id, epoch, rack, names or None, "client", HOST)
         )
 
     def join(self, member_id: str, *names: str) -> Sent:
-        """Somebody joins, with a subscription to these topics (``orders`` if none are named)."""
+        """Send the first heartbeat of a member, subscribed to these topics (``orders`` by default)."""
         return self.heartbeat(member_id, 0, *(names or ("orders",)))
 
     def leave(self, member_id: str) -> Sent:
         return self.heartbeat(member_id, -1)
 
     def alter(self, topic: str, **offsets: int) -> Sent:
-        """Somebody lets the group stand elsewhere: ``p0=5`` at offset 5 of partition 0."""
+        """Alter share group offsets: ``p0=5`` sets partition 0 to offset 5."""
         wanted = tuple(ShareOffsetToAlter(int(name[1:]), offset) for name, offset in offsets.items())
         return self.driver.submit(AlterShareGroupOffsets(self.group_id, (ShareTopicToAlter(topic, wanted),)))
 
     def forget(self, *topics: str) -> Sent:
-        """Somebody lets the group stand nowhere in topics."""
+        """Delete the share group offsets of topics."""
         return self.driver.submit(DeleteShareGroupOffsets(self.group_id, tuple(map(ShareTopicToForget, topics))))
 
     def ask_where(self, topic: str, *partitions: int) -> Sent:
@@ -98,7 +98,7 @@ class Members:
 
     @property
     def offsets(self) -> DescribedShareGroupOffsets:
-        """Where the group stands, as administrators see it."""
+        """Return the group's offsets as DescribeShareGroupOffsets does."""
         sent = self.driver.submit(DescribeShareGroupOffsets((ShareGroupToDescribe(self.group_id),)))
         return sent.answer(DescribeShareGroupOffsetsResponse).groups[0]
 

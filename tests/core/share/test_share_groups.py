@@ -66,7 +66,7 @@ def test_epochs(members: Members) -> None:
 
 
 def test_a_heartbeat_like_the_last_writes_nothing(driver: ShareDriver, members: Members) -> None:
-    """It renews the session, and that is all."""
+    """It only renews the session."""
     members.join("a")
     members.heartbeat("a", 2)
     members.heartbeat("a", 3)
@@ -78,7 +78,7 @@ def test_a_heartbeat_like_the_last_writes_nothing(driver: ShareDriver, members: 
 
 
 class AllToFirst:
-    """Gives everything to the member whose id sorts first; of three it wants nothing to do with."""
+    """Assigns everything to the member with the lowest id, unless there are three members."""
 
     name = "all-to-first"
 
@@ -159,7 +159,7 @@ def test_members_of_other_protocols_are_refused(driver: ShareDriver, members: Me
 
 
 def test_states_are_asked_for_again(driver: ShareDriver, members: Members) -> None:
-    """What could not be initialized is tried again with the next heartbeat."""
+    """A failed initialization is retried by the next heartbeat."""
     driver.host.is_slow = True
     members.join("a")
     assert len(driver.host.asked) == 1
@@ -172,7 +172,7 @@ def test_states_are_asked_for_again(driver: ShareDriver, members: Members) -> No
 
 
 def test_an_answer_that_never_comes(driver: ShareDriver, members: Members) -> None:
-    """After ``group.share.initialize.retry.interval.ms`` it is asked again; until then nobody does."""
+    """It is requested again after ``group.share.initialize.retry.interval.ms``, and not before."""
     driver.host.is_slow = True
     members.join("a")
     members.heartbeat("a", 2)
@@ -202,7 +202,7 @@ def test_a_restart_asks_again(driver: ShareDriver, members: Members) -> None:
 
 
 def test_how_much_is_left(driver: ShareDriver, members: Members) -> None:
-    """Where the host knows where a partition ends, and the share coordinator how much is finished (Kafka 4.4)."""
+    """The lag is known if the host has the end offset and the share coordinator the delivered count (Kafka 4.4)."""
     driver.host.is_slow = True
     sent = members.ask_where("orders", 0, 1, 2)
     (question,) = driver.host.asked
@@ -236,7 +236,7 @@ def test_who_has_asked_how_much_is_left_before_the_log_was_lost(driver: ShareDri
 
 
 def test_what_the_share_coordinator_refuses(driver: ShareDriver, members: Members) -> None:
-    """The answer says so, and a topic that could not be forgotten is tried again."""
+    """The response has the error, and deleting the topic is retried."""
     driver.host.is_slow = True
     altered = members.alter("orders", p0=7)
     driver.host.answer(driver.coordinator, reachable=False)
@@ -259,7 +259,7 @@ def test_what_the_share_coordinator_refuses(driver: ShareDriver, members: Member
 def test_a_topic_that_could_not_be_forgotten_is_begun_anew(
     driver: ShareDriver, members: Members, *, is_by_altering: bool
 ) -> None:
-    """By who reads it again, or says where to: then nothing is written any more of that it is to be forgotten."""
+    """Reading or altering it starts it again; nothing more is written about its deletion."""
     members.alter("orders", p0=7)
     driver.host.is_slow = True
     members.forget("orders")
@@ -275,7 +275,7 @@ def test_a_topic_that_could_not_be_forgotten_is_begun_anew(
 
 
 def test_a_group_that_never_stood_anywhere_forgets_nothing(driver: ShareDriver, members: Members) -> None:
-    """Nothing is said of the topics, and nothing is written (Kafka 4.4)."""
+    """The response has no topics, and nothing is written (Kafka 4.4)."""
     members.join("a", "nowhere")
     members.leave("a")
     before = len(driver.written())
@@ -284,7 +284,7 @@ def test_a_group_that_never_stood_anywhere_forgets_nothing(driver: ShareDriver, 
 
 
 def test_groups_are_deleted_with_their_states(driver: ShareDriver, members: Members) -> None:
-    """Nothing is left of one whose states are forgotten; else it stays, with the error (KIP-932)."""
+    """A group is removed when its states are deleted; otherwise it stays, and the response has the error (KIP-932)."""
     members.alter("orders", p0=7)
     driver.host.is_slow = True
     sent = driver.delete("group", "nobody")
@@ -301,7 +301,7 @@ def test_groups_are_deleted_with_their_states(driver: ShareDriver, members: Memb
 
 
 def test_who_waits_when_the_log_is_lost(driver: ShareDriver, members: Members) -> None:
-    """Whatever waits for the share coordinator is told to look for another coordinator."""
+    """Requests that wait for the share coordinator fail with NOT_COORDINATOR."""
     members.alter("payments", p0=1)
     driver.host.is_slow = True
     altered, deleted = members.alter("orders", p0=7), Members(driver, "second").alter("orders", p0=1)
@@ -315,7 +315,7 @@ def test_who_waits_when_the_log_is_lost(driver: ShareDriver, members: Members) -
 
 
 def test_joins_share_a_write(late_driver: ShareDriver) -> None:
-    """Whoever comes meanwhile waits, and shares the next append."""
+    """Joins that arrive during an append share the next one."""
     members = Members(late_driver)
     first, rest = members.join("a"), [members.join("b"), members.join("c")]
     late_driver.write(1)
@@ -326,7 +326,7 @@ def test_joins_share_a_write(late_driver: ShareDriver) -> None:
 
 
 def test_a_refused_append_changes_nothing(late_driver: ShareDriver) -> None:
-    """A join is as if it had not been, and the share coordinator was asked nothing; a request for offsets likewise."""
+    """A refused join leaves no member, and the share coordinator gets no request; offset requests likewise."""
     members = Members(late_driver)
     sent = members.join("a")
     late_driver.refuse(NotEnoughReplicasError("refused"))

@@ -28,7 +28,7 @@ def group_of(member_count: int, *partition_counts: int) -> GroupSpec:
 
 
 def with_targets(group: GroupSpec, assignment: GroupAssignment) -> GroupSpec:
-    """Return a group whose members have what they were given."""
+    """Return a group with current assignments equal to its targets."""
     members = {
         member_id: evolve(member, assigned=assignment.get(member_id, {})) for member_id, member in group.members.items()
     }
@@ -51,7 +51,7 @@ def test_a_topic_without_anything_left_stays_in_the_target() -> None:
 
 
 def test_only_what_is_ready_is_given_away() -> None:
-    """Partitions that may not be assigned yet are nobody's."""
+    """Partitions that are not initialized yet are assigned to no member."""
     group = evolve(group_of(2, 4), assignable={TOPICS[0]: {1, 3}})
     assignment = SimpleAssignor().assign(group)
     assert places_of(assignment, "m0") | places_of(assignment, "m1") == {(TOPICS[0], 1), (TOPICS[0], 3)}

@@ -1,4 +1,4 @@
-"""Which records are whose: what is acquired in which ranges, refused acknowledgements, holes, and throttled records."""
+"""Records in a share-partition: acquisition, refused acknowledgements, holes and throttling."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_all_or_nothing() -> None:
 
 
 def test_what_is_being_written_waits() -> None:
-    """Until the log has answered, a record is nobody's to speak of; when it refuses, all is as it was."""
+    """Until the log answers, a record is in no final state; a refused write restores the previous one."""
     partition = SharePartition(0)
     acquire(partition, ONE)
     write = partition.acknowledge("ann", [Acknowledgement(0, 9, [1])], SETTINGS, 0)
@@ -70,9 +70,8 @@ def test_what_is_being_written_waits() -> None:
 
 
 def test_two_writes_at_once_count_what_both_have_done() -> None:
-    """The later write says what the earlier one has done, too; if that is refused then, the next write mends it.
-
-    As Kafka counts, when an acknowledgement comes and not when it is durable.
+    """The later write includes the earlier one; if that is refused, the next write corrects it. As in Kafka, counts
+    change with the acknowledgement, before it is durable.
     """
     partition = SharePartition(0)
     acquire(partition, ONE)
@@ -89,7 +88,7 @@ def test_two_writes_at_once_count_what_both_have_done() -> None:
 
 
 def test_holes_are_given_out() -> None:
-    """What lies between known batches, of which nothing was ever written, is acquired for the first time."""
+    """Offsets between known batches that were never written are acquired as new ones."""
     known = (StateBatch(2, 3, 2, 1), StateBatch(6, 6, 0, 1))
     partition = SharePartition(0, known)
     assert partition.next_fetch_offset() == 0
@@ -116,7 +115,7 @@ def test_records_behind_the_last_batch_read_stay_available() -> None:
 
 
 def test_a_group_may_know_no_renewals() -> None:
-    """Then one is refused, and takes what else was said along (KIP-1222)."""
+    """A renewal is then refused, with the whole acknowledgement (KIP-1222)."""
     partition = SharePartition(0)
     acquire(partition, ONE)
     renewing = [Acknowledgement(0, 1, [1, 4])]
@@ -135,7 +134,7 @@ def test_good_records_before_bad_ones_come_without_them() -> None:
 
 
 def test_locks_bound_what_is_given_out() -> None:
-    """Beyond the limit only what somebody has had already comes."""
+    """Beyond the limit only redelivered records are acquired."""
     settings = evolve(SETTINGS, partition_max_record_locks=100)
     partition = SharePartition(0)
     batches = [LogBatch(first, first + 49) for first in range(0, 200, 50)]
@@ -160,7 +159,7 @@ def test_locks_that_are_renewed_again_and_again() -> None:
 
 
 def test_a_lock_that_is_over_during_a_write_is_over_when_that_is_refused() -> None:
-    """It is looked at again a second later; then others may have what nobody has accepted."""
+    """It is checked again a second later; then records that were not accepted are available."""
     partition = SharePartition(0)
     acquire(partition, ONE)
     write = partition.acknowledge("ann", [Acknowledgement(0, 9, [1])], SETTINGS, 0)
@@ -174,7 +173,7 @@ def test_a_lock_that_is_over_during_a_write_is_over_when_that_is_refused() -> No
 
 
 def test_what_is_acknowledged_ends_in_a_hole() -> None:
-    """Behind the records before a hole there is nothing to speak of, whatever stands behind it (Kafka 4.4)."""
+    """Acknowledged offsets behind a hole do not advance the start offset (Kafka 4.4)."""
     partition = SharePartition(0, [StateBatch(0, 1, 0, 1), StateBatch(8, 9, 0, 1)])
     assert acquire(partition, [LogBatch(0, 1)]) == [(0, 1, 2)]
     assert say(partition, (0, 4, [1])) is ErrorCode.INVALID_REQUEST
@@ -182,7 +181,7 @@ def test_what_is_acknowledged_ends_in_a_hole() -> None:
 
 
 def test_who_rejected_a_record_is_forgotten_when_that_was_not_written() -> None:
-    """What is given up later for another reason is not said to be rejected."""
+    """A record archived later for another reason is not counted as rejected."""
     partition = SharePartition(0)
     acquire(partition, ONE)
     write = partition.acknowledge("ann", [Acknowledgement(0, 9, [3])], SETTINGS, 0)
@@ -220,7 +219,7 @@ def test_forms(said: list[tuple[int, int, list[int]]], may_renew: bool, is_sound
 
 
 def test_a_batch_that_says_it_has_billions() -> None:
-    """A few records of it have states of their own, and the others one together: memory follows from what was asked."""
+    """Few records have states of their own, all others share one: memory is bounded by the requests."""
     behind = 2**31 - 1
     partition, whole = SharePartition(0), [LogBatch(0, behind)]
     for offset in (0, 1):

@@ -1,4 +1,4 @@
-"""A share coordinator with one log partition, and short words for what is asked of it."""
+"""Driver of a share coordinator with one log partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_MS = 1_700_000_000_000
 
 
 class Driver:
-    """Asks about partition 0 of one topic for group ``g``, unless told otherwise."""
+    """Sends requests about partition 0 of one topic for group ``g`` by default."""
 
     def __init__(self, **settings: Any) -> None:
         settings = {"share_coordinator_state_topic_num_partitions": 1, **settings}

@@ -1,4 +1,4 @@
-"""How batches merge: held against a model that looks at each offset by itself."""
+"""Merging of state batches, compared with a model of single offsets."""
 
 from __future__ import annotations
 

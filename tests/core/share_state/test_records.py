@@ -87,7 +87,6 @@ RECORDS = (
 
 @given(RECORDS)
 def test_there_and_back(record: ShareSnapshot | ShareUpdate | ShareTombstone) -> None:
-    """What is written is read again as it was."""
     assert decode_share_state(*encode_record(record)) == record
 
 
@@ -107,7 +106,7 @@ def test_anything_else_is_kept_as_it_is(
 
 @given(KEYS.filter(lambda key: key.group_id and key.partition >= 0))
 def test_keys_as_text(key: SharePartitionKey) -> None:
-    """What FindCoordinator is asked for names the share-partition again, also if the group's name has colons."""
+    """A FindCoordinator key gives the share-partition, also if the group id has colons."""
     assert parse_share_partition(key.text) == key
     assert parse_share_partition(key._replace(group_id=f"a:{key.group_id}").text).group_id == f"a:{key.group_id}"
 
@@ -115,6 +114,6 @@ def test_keys_as_text(key: SharePartitionKey) -> None:
 @as_one_test
 @pytest.mark.parametrize("text", ["", "g", "g:x:0", ":AAAAAAAAAAAAAAAAAAAAAA:0", "g:AAAAAAAAAAAAAAAAAAAAAA:x"])
 def test_no_keys(text: str) -> None:
-    """What names no share-partition is a ValueError."""
+    """An invalid key raises ValueError."""
     with pytest.raises(ValueError, match=r"."):
         parse_share_partition(text)

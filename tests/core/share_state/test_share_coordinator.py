@@ -47,7 +47,7 @@ def test_a_late_log_holds_answers_back_in_order() -> None:
 
 
 def test_who_waits_for_the_log_too_long_is_told() -> None:
-    """After ``share.coordinator.write.timeout.ms``, and whoever comes then at once, until the log has answered."""
+    """Requests fail after ``share.coordinator.write.timeout.ms``, later ones at once, until the log answers."""
     driver = Driver(share_coordinator_write_timeout_ms=5_000)
     driver.initialize()
     driver.store.acknowledge_late = True
@@ -72,7 +72,7 @@ def test_who_waits_for_the_log_too_long_is_told() -> None:
 
 
 def test_a_write_that_the_log_refuses_changes_nothing() -> None:
-    """The answer is the coordinator's trouble, the next write goes on from what is durable."""
+    """The response is COORDINATOR_NOT_AVAILABLE, and the next write builds on the durable state."""
     driver = Driver()
     driver.initialize()
     driver.store.fail_next(NotEnoughReplicasError("too few"))
@@ -83,7 +83,7 @@ def test_a_write_that_the_log_refuses_changes_nothing() -> None:
 
 @pytest.mark.parametrize("is_together", [False, True], ids=["one by one", "one answer for all"])
 def test_what_is_refused_at_once_waits_for_its_turn(is_together: bool) -> None:
-    """Answers come in the order of appends; what is behind it counts, and it is told of its write once."""
+    """Responses keep the order of appends, and later writes count; each is answered once."""
     driver = Driver()
     for index in range(3):
         driver.initialize(partition=index)
@@ -114,7 +114,7 @@ def test_what_is_refused_at_once_waits_for_its_turn(is_together: bool) -> None:
 
 
 def test_who_waits_too_long_for_what_is_refused_already_is_told() -> None:
-    """It waits for those before it, as any append; what they come to then brings no second answer."""
+    """It waits for earlier appends, like any other; their outcome gives no second response."""
     driver = Driver(share_coordinator_write_timeout_ms=5_000)
     for index in (0, 1):
         driver.initialize(partition=index)
@@ -135,7 +135,7 @@ def test_who_waits_too_long_for_what_is_refused_already_is_told() -> None:
 
 
 def test_an_unknown_outcome_ends_the_partition_until_it_is_loaded() -> None:
-    """Whether the write is in the log nobody knows: until a load says so, everything is NOT_COORDINATOR."""
+    """Until a load shows whether the write is in the log, all requests fail with NOT_COORDINATOR."""
     driver = Driver()
     driver.initialize()
     driver.store.fail_next(AppendOutcomeUnknownError("who knows"))
@@ -180,7 +180,7 @@ def test_what_is_redundant_is_deleted() -> None:
 
 
 def test_what_a_load_needs_is_not_deleted() -> None:
-    """Updates build on their snapshot, so that the log begins there as long as it isn't written anew."""
+    """Updates need their snapshot, so the log is not deleted beyond the oldest one in use."""
     driver = Driver(share_coordinator_cold_partition_snapshot_interval_ms=60 * MINUTE_MS)
     driver.initialize(start_offset=3)
     for offset in range(3, 6):
@@ -193,7 +193,7 @@ def test_what_a_load_needs_is_not_deleted() -> None:
 
 
 def test_young_snapshots_stay_as_they_are() -> None:
-    """Only those are written anew that are as old as ``share.coordinator.cold.partition.snapshot.interval.ms``."""
+    """Only snapshots older than ``share.coordinator.cold.partition.snapshot.interval.ms`` are written again."""
     driver = Driver()
     driver.initialize(partition=0)
     driver.clock.advance(4 * MINUTE_MS)
@@ -239,7 +239,7 @@ def test_a_share_partition_has_no_more_batches_than_locks() -> None:
 
 
 def test_strangers_may_not_ask() -> None:
-    """Who may not act for the cluster is refused for each partition, and nothing is written."""
+    """Without CLUSTER_ACTION each partition is refused, and nothing is written."""
     store = MemoryLogStore()
     coordinator = ShareCoordinator(
         config=Config(share_coordinator_state_topic_num_partitions=1),
@@ -270,7 +270,7 @@ def test_nothing_is_asked() -> None:
 
 
 def test_an_answer_that_waits_is_no_call() -> None:
-    """Who wants an answer at once is told that it waits for the log."""
+    """A direct call raises, since the answer waits for the log."""
     driver = Driver()
     driver.store.acknowledge_late = True
     with pytest.raises(LookupError):

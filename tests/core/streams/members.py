@@ -1,4 +1,4 @@
-"""What threads of an application of Kafka Streams send, in tests with a driver."""
+"""Requests of Kafka Streams threads, sent through a driver."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tasks(given: Mapping[str, tuple[int, ...]]) -> tuple[TaskIds, ...]:
 
 
 class OwnSettings(Driver):
-    """A coordinator whose groups' :attr:`settings` a test changes as it goes on."""
+    """Coordinator with :attr:`settings` of groups that a test changes."""
 
     def __init__(self, topics: Topics, **settings: Any) -> None:
         config = {**SETTINGS, **settings}
@@ -85,7 +85,7 @@ class Threads:
         return self.driver.submit(StreamsGroupHeartbeat("group", member_id, 0, **{**fields, **what}))
 
     def beat(self, member_id: str, epoch: int, runs: Mapping[str, tuple[int, ...]] | None = None, **what: Any) -> Sent:
-        """A member says that it lives, and maybe which tasks it runs."""
+        """Send a heartbeat, optionally with running tasks."""
         owned = {} if runs is None else {"active_tasks": tasks(runs), "standby_tasks": (), "warmup_tasks": ()}
         return self.driver.submit(StreamsGroupHeartbeat("group", member_id, epoch, **owned, **what))
 
@@ -101,5 +101,5 @@ def active(sent: Sent) -> dict[str, tuple[int, ...]] | None:
 
 
 def statuses(sent: Any) -> list[StreamsStatusCode]:
-    """Return what an answer says of the group."""
+    """Return the statuses of a response."""
     return [status.code for status in answered(sent).status or ()]

@@ -29,7 +29,7 @@ def kinds(threads: Threads) -> list[tuple[str, str]]:
 
 
 def test_a_classic_group_stays_if_the_join_is_refused() -> None:
-    """By the group or by the log; and nothing waits for anybody then."""
+    """Refused by the group or by the log; then no request waits."""
     threads = started(late=True, group_streams_initial_rebalance_delay_ms=3_000)
     threads.driver.submit(COMMIT)
     threads.driver.write_all()

@@ -47,7 +47,7 @@ def test_a_steady_heartbeat_writes_nothing(threads: Threads) -> None:
 
 
 def changelog_partitions(threads: Threads) -> int:
-    """Return how many partitions administrators are told that the only changelog has."""
+    """Return the partition count of the only changelog topic as it is described."""
     topology = threads.described.topology
     assert topology is not None
     assert topology.subtopologies is not None
@@ -118,7 +118,7 @@ def test_an_assignor_of_ones_own_divides_tasks(topics: Topics) -> None:
 
 
 def test_an_assignor_that_is_not_there_is_refused() -> None:
-    """A coordinator with a name that nobody has is not made."""
+    """A coordinator with an unknown assignor is not created."""
     with pytest.raises(ConfigError, match=r"group\.streams\.assignors"):
         GroupCoordinator(config=Config(group_streams_assignors=("nobody",)))
 

@@ -1,4 +1,4 @@
-"""Internal topics that are missing: asked for once, and again when an error has been told for two intervals."""
+"""Missing internal topics: requested once, and again after an error was reported for two intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_topic_is_asked_for_once() -> None:
 
 
 def test_an_error_is_told_for_two_intervals() -> None:
-    """Then the topic is asked for again, and the error is forgotten."""
+    """Then the topic is requested again, and the error is dropped."""
     topics = InternalTopics()
     asked, _ = topics.ask((STORE, BY_KEY), None, INTERVAL_MS, 0)
     question = CreateInternalTopics(0, "app", asked, None)

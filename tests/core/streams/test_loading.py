@@ -1,4 +1,4 @@
-"""A streams group is what its log says: whatever a compaction has left of it, and wherever the last restart was."""
+"""Loading of streams groups from any legal compaction, with restarts anywhere."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def loaded(driver: Driver, records: Sequence[LogRecord]) -> Seen:
 
 
 def act(threads: Threads, chance: Random) -> None:
-    """Let somebody do something that members, administrators or time do."""
+    """Apply one action of a member, an administrator or the clock."""
     member_id = chance.choice("abcd")
     instance_id = f"i-{member_id}" if member_id in "ab" else None
     members = {member.member_id: member for member in threads.described.members}
@@ -92,7 +92,7 @@ def act(threads: Threads, chance: Random) -> None:
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_any_legal_compaction_loads_to_the_same_group(seed: int) -> None:
-    """Members come and go, tasks move, the group ends and begins again: whatever is left of the log says it all."""
+    """Members join and leave, tasks move, the group ends and begins: any legal compaction keeps its state."""
     chance = Random(seed)
     topics = Topics(lines=4, counts=4)
     driver = Driver(topics=topics, **SETTINGS, group_streams_num_standby_replicas=1)

@@ -26,7 +26,7 @@ DATA = Path(__file__).with_name("data")
 
 @frozen
 class Processes:
-    """Which processes have a task."""
+    """Tasks by the processes that run them."""
 
     active: Mapping[Task, str] = field(factory=dict)
     standby: Mapping[Task, str] = field(factory=dict)

@@ -1,4 +1,4 @@
-"""What the log says of a streams group: the same in whatever order a log or its compaction leaves the records."""
+"""State of a streams group, independent of the order in which a log or its compaction leaves records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_any_order_of_records_says_the_same() -> None:
 
 
 def test_tombstones_leave_nothing_in_any_order() -> None:
-    """Whatever comes first of a group's tombstones, at the end nothing is known."""
+    """A group's tombstones leave nothing, in any order."""
     empty = StreamsState("g").facts()
     tombstones = StreamsState.of("g", RECORDS).tombstones()
     assert [tombstone.key[0] for tombstone in tombstones] == [22, 21, 20, 19, 17, 23]

@@ -1,4 +1,4 @@
-"""What a topology comes to: tasks, problems and internal topics as Kafka 4.4.0 found them for 400 random topologies."""
+"""Tasks, problems and internal topics of 400 random topologies, compared with Kafka 4.4.0."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_two_subtopologies_can_not_have_the_same_id() -> None:
 
 
 def test_a_long_chain_is_followed_in_one_go() -> None:
-    """However many subtopologies wait for each other, in whatever order, each is looked at a few times only."""
+    """Each subtopology is visited a few times only, whatever the length and order of the chain."""
     length = 20_000
     links = [
         Subtopology(
