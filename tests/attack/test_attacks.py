@@ -75,6 +75,7 @@ def test_owners() -> None:
     assert result.inputs["take-overs"] > 0
 
 
+@pytest.mark.ci
 def test_a_loss_is_found() -> None:
     def lose(server: Server, result: Result) -> None:
         shutil.rmtree(next(server.data_dir.glob("__consumer_offsets-*")).parent)
@@ -86,6 +87,7 @@ def test_a_loss_is_found() -> None:
     assert "ended with status" in str(run(Attack("death", die)))
 
 
+@pytest.mark.ci
 def test_slowness_is_found() -> None:
     """An attack fails if the server is slow, large, or holds connections whose clients are gone."""
     held: list[Client] = []

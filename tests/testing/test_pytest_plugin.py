@@ -30,40 +30,6 @@ def test_it():
     assert status == 0, output
 
 
-def test_the_server_is_imported_without_assertion_rewriting(tmp_path: Path) -> None:
-    """pytest compiles the plugin's own modules alone anew, not those of the server; the user's test is rewritten."""
-    test = """
-import sys
-from _pytest.assertion.rewrite import AssertionRewritingHook
-def test_it(groupcoord_server):
-    loaders = {name: getattr(module, "__loader__", None) for name, module in sys.modules.items()}
-    rewritten = [name for name, loader in loaders.items() if isinstance(loader, AssertionRewritingHook)]
-    ours = {name for name in rewritten if name.startswith("groupcoord")}
-    assert __name__ in rewritten
-    assert ours <= {"groupcoord", "groupcoord.testing", "groupcoord.testing.pytest_plugin"}
-"""
-    status, output = run_test(tmp_path, test, "-W", "error")
-
-    assert status == 0, output
-
-
-def test_the_marker_is_known(tmp_path: Path) -> None:
-    """Strict markers accept ours, and ``--markers`` describes it."""
-    test = "import pytest\n@pytest.mark.groupcoord_server(topics={'t': 1})\ndef test_it(groupcoord_server): pass\n"
-
-    assert run_test(tmp_path, test, "--strict-markers", "-W", "error")[0] == 0
-    assert "groupcoord_server(topics=None" in run_test(tmp_path, test, "--markers")[1]
-
-
-def test_a_wrong_option_is_told(tmp_path: Path) -> None:
-    """An option that the marker does not have makes the test fail with the list of those that it has."""
-    test = "import pytest\n@pytest.mark.groupcoord_server(topic={'t': 1})\ndef test_it(groupcoord_server): pass\n"
-    status, output = run_test(tmp_path, test)
-
-    assert status == 1
-    assert "takes topics, settings, data_dir, clock, nodes, users, tls, advertised_port; it got topic" in output
-
-
 def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:
     """Where the wire codec is missing, the fixture names the command that brings it."""
     test = "import sys\nsys.modules['kio'] = None\ndef test_it(groupcoord_server): pass\n"
@@ -73,34 +39,53 @@ def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> N
     assert "pip install 'groupcoord[serve]'" in output
 
 
-def test_a_server_of_a_failed_test_is_stopped(tmp_path: Path) -> None:
-    """A test that fails leaves no server behind for the next one."""
-    test = """
+SERVERS = """
+import sys
 import threading
-def test_one(groupcoord_server): assert False
-def test_two(): assert not [t for t in threading.enumerate() if t.name == "groupcoord-server"]
-"""
-    status, output = run_test(tmp_path, test)
+import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
-    assert status == 1
-    assert "1 failed, 1 passed" in output
+@pytest.mark.groupcoord_server(topics={"t": 1})
+def test_modules(groupcoord_server):
+    loaders = {name: getattr(module, "__loader__", None) for name, module in sys.modules.items()}
+    rewritten = [name for name, loader in loaders.items() if isinstance(loader, AssertionRewritingHook)]
+    ours = {name for name in rewritten if name.startswith("groupcoord")}
+    assert __name__ in rewritten
+    assert ours <= {"groupcoord", "groupcoord.testing", "groupcoord.testing.pytest_plugin"}
 
+def test_fails(groupcoord_server): assert False
 
-def test_a_failed_test_shows_what_its_servers_saw(tmp_path: Path) -> None:
-    """A failure has a section for each server, those of the factory and of the session too; other tests have none."""
-    test = """
-def test_one(groupcoord_server, groupcoord_server_factory, groupcoord_session_server):
+def test_stopped(): assert not [t for t in threading.enumerate() if t.name == "groupcoord-server"]
+
+@pytest.mark.groupcoord_server(topic={"t": 1})
+def test_wrong_option(groupcoord_server): pass
+
+def test_all_fixtures(groupcoord_server, groupcoord_server_factory, groupcoord_session_server):
     groupcoord_server_factory()
     assert False
-def test_two(groupcoord_server): pass
-def test_three(): assert False
+
+def test_session(groupcoord_session_server): pass
+
+def test_no_server(): assert False
 """
-    status, output = run_test(tmp_path, test)
+
+
+def test_servers_of_tests(tmp_path: Path) -> None:
+    """The plugin's servers end with their tests, and show in a section of each failure what they saw.
+
+    pytest rewrites assertions of the user's test, and of no module of the server. The marker is known to strict runs,
+    and fails with the list of its options if one is unknown.
+    """
+    status, output = run_test(tmp_path, SERVERS, "-W", "error", "--strict-markers")
 
     assert status == 1
-    assert "2 failed, 1 passed" in output
-    assert output.count("groupcoord server 127.0.0.1:") == 3
-    assert output.count("no groups\nno requests\n") == 3
+    assert "3 failed, 3 passed, 1 error" in output
+    assert "takes topics, settings, data_dir, clock, nodes, users, tls, advertised_port; it got topic" in output
+    assert output.count("groupcoord server 127.0.0.1:") == output.count("no groups\nno requests\n") == 1 + 3
+
+
+def test_the_marker_is_described(pytestconfig: pytest.Config) -> None:
+    assert [line for line in pytestconfig.getini("markers") if line.startswith("groupcoord_server(topics=None")]
 
 
 @pytest.mark.ci
