@@ -19,7 +19,7 @@ from groupcoord.broker.records.list_offsets import (
 from groupcoord.broker.records.produce import ProduceRequests
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.broker.transactions.state import Writer
+from groupcoord.broker.transactions.log import Writer
 from groupcoord.broker.work import do_whole
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.router.authorization import UNRESTRICTED, Permissions

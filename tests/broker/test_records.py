@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from groupcoord.broker.transactions.log import Writer
 from groupcoord.broker.transactions.requests import answer_describe_producers
-from groupcoord.broker.transactions.state import Writer
 from groupcoord.broker.work import do_whole
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.core.router.authorization import Operation, Permissions, ResourceType

@@ -7,7 +7,7 @@ from attrs import evolve
 
 from groupcoord import LogStoreError
 from groupcoord.broker.transactions.coordinator import RETRY_MS
-from groupcoord.broker.transactions.state import LAST_EPOCH
+from groupcoord.broker.transactions.log import LAST_EPOCH
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.errors import ErrorCode

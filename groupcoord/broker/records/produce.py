@@ -12,7 +12,7 @@ from uuid import UUID
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.transactions.state import Writer
+from groupcoord.broker.transactions.log import Writer
 from groupcoord.broker.work import Work, portions, run_in_executor
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.fast_construct import maker

@@ -17,11 +17,14 @@ from attrs import define, field
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.broker.transactions.log import NoProducerIdError, ProducerIds, TransactionLog, TransactionLogError
-from groupcoord.broker.transactions.state import (
+from groupcoord.broker.transactions.log import (
     CLIENT_VERSION,
     CLIENT_VERSION_OF_EPOCHS,
+    NoProducerIdError,
+    ProducerIds,
     Transaction,
+    TransactionLog,
+    TransactionLogError,
     TransactionState,
     Writer,
 )

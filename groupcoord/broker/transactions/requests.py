@@ -14,7 +14,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator, answer_write_txn_markers
-from groupcoord.broker.transactions.state import Transaction, TransactionState
+from groupcoord.broker.transactions.log import Transaction, TransactionState
 from groupcoord.broker.work import Token, Work, deliver_replies, each, each_long, each_partition, merged
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.log.records import ZERO_UUID
