@@ -15,7 +15,6 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar
 
-from groupcoord.broker.bounds import decode_bounded
 from groupcoord.broker.work import (
     Awaited,
     Job,
@@ -23,6 +22,7 @@ from groupcoord.broker.work import (
     Token,
     Turns,
     Work,
+    decode_bounded,
     deliver_replies,
     do_in_place,
     run_in_executor,

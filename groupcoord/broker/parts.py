@@ -384,7 +384,7 @@ class Parts:
         }
 
     def handlers_at_once(self) -> Handlers:
-        """Return the handlers that take a whole request in one step; :mod:`groupcoord.broker.bounds` limits entries."""
+        """Return the handlers that take a whole request in one step; :mod:`groupcoord.broker.work` limits entries."""
         topics, nodes, allowed = self.topics, self.nodes, self.permissions
         return {
             Answered: lambda connection, request: request.response,

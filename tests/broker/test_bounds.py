@@ -14,11 +14,11 @@ import pytest
 
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker import connection as connection_module
-from groupcoord.broker.bounds import ENTRIES_AT_ONCE, arrays_of, entry_limit, holds_more
 from groupcoord.broker.broker import make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.security.security import Security
 from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.work import ENTRIES_AT_ONCE, arrays_of, entry_limit, holds_more
 from groupcoord.messages import ConsumerGroupHeartbeat, OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.wire import decode_request
 from groupcoord.wire.registry import APIS

@@ -96,7 +96,7 @@ def test_a_job_that_breaks_closes_its_connection(
     def break_down(*arguments: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("groupcoord.broker.bounds.decode_request", break_down)
+    monkeypatch.setattr("groupcoord.broker.work.decode_request", break_down)
     connection, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
     feed(connection, describe(1))
     assert connection.closing == "internal error: a request could not be handled"
@@ -176,7 +176,7 @@ def test_a_server_ends_while_a_job_is_done(loop_factory: Callable[[], asyncio.Ab
         writer.close()
 
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=loop_factory) as runner:
-        patch.setattr("groupcoord.broker.bounds.decode_request", take_long)
+        patch.setattr("groupcoord.broker.work.decode_request", take_long)
         try:
             runner.run(asyncio.wait_for(test(), 20))
         finally:

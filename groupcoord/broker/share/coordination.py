@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from groupcoord.broker.bounds import holds_more
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic
-from groupcoord.broker.work import Answer, Background, Timers, Turns, Work, deliver_replies, portions
+from groupcoord.broker.work import Answer, Background, Timers, Turns, Work, deliver_replies, holds_more, portions
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
