@@ -33,8 +33,7 @@ from groupcoord.broker.configs.describe_configs import (
 )
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection, Handler
-from groupcoord.broker.groups.loading import Reloading
-from groupcoord.broker.groups.requests import GroupRequests
+from groupcoord.broker.groups.requests import GroupRequests, Reloading
 from groupcoord.broker.log_lines import Notices
 from groupcoord.broker.records.fetch import FetchRequests
 from groupcoord.broker.records.list_offsets import (
