@@ -60,7 +60,11 @@ MODULES_OF_REQUESTS = (
     "kio.schema.streams_group_describe.v0.response",
     "kio.schema.streams_group_heartbeat.v0.response",
     "kio.index",
+    "kio.schema.errors",
     "kio.schema.index",
+    "kio.schema.request_header.v2.header",
+    "kio.schema.response_header.v1.header",
+    "kio.static",
 )
 """Modules that request handlers and compaction import on first use. Schemas of APIs are not among them: all would take
 0.7 s and 22 MiB.
