@@ -79,7 +79,7 @@ class LeasedBroker(Broker):
     has_told = False
 
     def handle(self, connection: Connection, request: Any) -> None:
-        # All other requests go to the group coordinator: their responses need the lease.
+        # Requests to the group coordinator need the lease.
         if type(request) not in self._handlers:
             self._note_lease()
         super().handle(connection, request)
@@ -92,7 +92,7 @@ class LeasedBroker(Broker):
         self.has_told = self.has_told or not self.coordinator.is_lease_over
 
     def deliver_replies(self) -> None:
-        # Before the delivery, which may last until the lease is over.
+        # The delivery may last longer than the lease.
         before, may_tell = len(self.dirty), not self.coordinator.is_lease_over
         super().deliver_replies()
         self.has_told = self.has_told or (may_tell and len(self.dirty) > before)
@@ -108,8 +108,7 @@ class ClusterServer(Server):
     def flush(self) -> None:
         node = self._node
         if node.has_told and node.coordinator.is_lease_over:
-            # The process was paused, and others may have answered since. A disconnected client retries with unknown
-            # outcome.
+            # Others may have answered while the process was paused. A disconnected client retries.
             for connection in node.take_dirty():
                 self.cut_off(connection)
         super().flush()
@@ -176,7 +175,7 @@ class ClusterNode:
         await self.server.start()
         self._loop = asyncio.get_running_loop()
         self._documents.on_changed = self._look_soon
-        # Closed before the server: others take over while this node still answers.
+        # Before the server: others take over while it still answers.
         self._stack.push_async_callback(participant.close)
         await participant.start()
 
@@ -184,11 +183,11 @@ class ClusterNode:
         """Wait until no other node has this id, which the previous process may still seem to have."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + 2 * self._dead_ms / 1000
-        # Announced as leaving, so that others assign it nothing yet.
+        # Others assign it nothing yet.
         content = participant.sharing.announcement(leaves=True)
         while True:
             beats = await slot_log.beat(participant.node_id, content)
-            # A killed process seems alive until its last beat is old enough.
+            # A killed process seems alive for a while.
             said = [Announcement.decoded(beat.content) for beat in beats if beat.age_ms < self._dead_ms]
             others = [NodeAddress.decoded(one.address) for one in said if not one.leaves]
             taken = [one for one in others if one is not None and one.node_id == self._address.node_id]
@@ -233,11 +232,9 @@ class ClusterNode:
         assert self._participant is not None
         said = self._participant.sharing.addresses.items()
         found = {name: address for name, text in said if (address := NodeAddress.decoded(text)) is not None}
-        # Beats come often, and change little.
         if found == self._known:
             return
         self._known = found
-        # Its own address is known before its first beat is heard.
         living = {one.node_id: one for one in found.values()} | {self._address.node_id: self._address}
         self._leadership.use([one.node("") for one in living.values()])
         for listener in self._security.listeners:

@@ -30,7 +30,7 @@ logger = logging.getLogger("groupcoord.host")
 NODES_MAX = 100
 
 PORT_TRIES, PORT_PAUSE_S = 20, 0.01
-"""Attempts to bind a port that a stopped node may still hold."""
+"""A stopped node may still hold the port."""
 
 Sockets = Mapping[str, socket.socket]
 """Bound sockets by listener name, or ``""`` for a single listener without a name."""
@@ -51,7 +51,7 @@ class NodeServer(Server):
         super().flush()
         for other in self._running.values():
             if other is not self:
-                # A request may complete a join or a transaction of clients of other nodes.
+                # Clients of other nodes may get responses.
                 other.notice()
 
 
@@ -152,14 +152,14 @@ class NodeServers:
             self.nodes.start(node_ids)
             servers = [self._make_server(node_id) for node_id in node_ids]
             stack.pop_all()
-        # Markers need the coordinators of all nodes, which load first.
+        # Markers need the coordinators of all nodes.
         if is_first and self.nodes.transactions is not None:
             self.nodes.transactions.recover()
         return servers
 
     def _begin_life(self, stack: ExitStack) -> None:
         storage = self._open_storage()
-        # The directory is locked, so a failed start must release it.
+        # Unlocks the directory.
         stack.callback(self._close_storage)
         self._storage = storage
         self._nodes = Nodes(self._leadership, storage.topics, storage.data)
@@ -304,7 +304,7 @@ class NodeServers:
     # ------------------------------------------------------------ leaders
 
     def check_node(self, node_id: int) -> None:
-        """Raise NoSuchNodeError if a node does not exist, running or not."""
+        """Raise NoSuchNodeError if a node does not exist."""
         if node_id not in self.addresses:
             known = ", ".join(map(str, self.addresses))
             if len(self.addresses) == 1:

@@ -81,7 +81,7 @@ class Peer(asyncio.Protocol):
         self.address = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's, so there is nothing to assert here.
+        # uvloop's transports are no subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
         peer_name = self.transport.get_extra_info("peername")
         if peer_name is None:  # the peer has disconnected already
@@ -103,12 +103,12 @@ class Peer(asyncio.Protocol):
         is_handled = connection.receive_data(data)
         if server.turn_handle is None:
             server.flush_soon()
-        if is_handled:  # one complete request, after which nothing waits
+        if is_handled:
             return
         if not connection.wants_reading:
             self._read_if_wanted()
         if server.broker.turns.is_over and server.broker.dirty:
-            server.flush()  # send the responses of this turn without waiting for the rest
+            server.flush()
 
     def eof_received(self) -> bool:
         connection = self.connection
@@ -130,12 +130,12 @@ class Peer(asyncio.Protocol):
         while parts:
             if len(parts) == 1:
                 self.transport.write(parts[0])
-            # The transports of uvloop and TLS are no subclasses, and respect the limit.
+            # Transports of uvloop and TLS respect the limit.
             elif FORGETS_LIMITS and isinstance(self.transport, asyncio.Transport):
                 self.transport.write(b"".join(parts))
             else:
                 self.transport.writelines(parts)
-            # If the transport's buffer is full, the rest stays here.
+            # The rest stays in the connection.
             if not connection.output_bytes or self._drain_timer is not None:
                 break
             parts = connection.take_output_parts()
@@ -151,7 +151,7 @@ class Peer(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         reason = f"did not read its answers for {DRAIN_TIMEOUT_S:g} s"
-        # Otherwise a peer that never reads keeps its responses.
+        # A peer that never reads must not keep its responses.
         self._drain_timer = self._server.loop.call_later(DRAIN_TIMEOUT_S, self.disconnect, reason)
         if self.connection is not None:
             self.connection.pause()
@@ -216,7 +216,7 @@ _READ_BYTES = 256 * 1024
 
 
 class TlsTransport:
-    """Encrypting transport with the methods that a peer calls; all others are those of the inner transport."""
+    """Encrypting transport; other methods are those of the inner one."""
 
     def __init__(self, transport: Any, tls: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> None:
         self._transport = transport
@@ -321,7 +321,6 @@ SHUTDOWN_TIMEOUT_S = 2.0
 RETRY_S = 1.0
 RELOAD_S = 1.0
 COMPACTION_PAUSE_S = 0.02
-"""Pause between two portions of compaction, which take a millisecond or two."""
 SHORTEST_SWEEP_S, LONGEST_SWEEP_S = 0.01, 30.0
 LONGEST_TIMER_S = 86_400.0
 """Longest timer of the event loop; a longer one is set again when it fires."""
@@ -481,7 +480,7 @@ class Server:
         """Stop as :meth:`abort`, without waiting for the sockets."""
         self._stop_listening()
         for sock in self._socks.values():
-            sock.close()  # a socket that was never listened on is closed, too
+            sock.close()
         self._cancel_timers()
         self.drop_connections()
         self.broker.abandon()
@@ -536,7 +535,7 @@ class Server:
         if self.connection_count >= limit:
             self._refuse(peer, "too many connections", f"max.connections ({limit}) are open")
             return None
-        # The log needs the last descriptors for its files.
+        # The log needs the last descriptors.
         if is_reserved(descriptor):
             reason = f"too many open files: {descriptor} of {descriptor_limit()} (ulimit -n)"
             self._refuse(peer, "too many open files", reason)
@@ -575,7 +574,7 @@ class Server:
             self.flush_soon()
 
     def _set_timer(self, deadline_ms: int | None) -> None:
-        # A later deadline does not move the timer: firing once for nothing is cheaper.
+        # Firing once for nothing is cheaper than moving the timer.
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
             self._wake_at(deadline_ms)
 
@@ -597,7 +596,7 @@ class Server:
         self.turn_handle = None
         broker = self.broker
         self.flush()
-        # Not in a loop: the sockets are read between two turns.
+        # Sockets are read between two turns.
         if broker.run_turn():
             self.flush_soon()
         if broker.dirty or broker.interceptor is not None:  # an interceptor may set a deadline without a response
@@ -637,7 +636,6 @@ class Server:
         idle_s = self.broker.config.connections_max_idle_ms / 1000
         if idle_s < 0:
             idle_s = math.inf
-        # One timer serves all connections.
         for connection, peer in list(self._peers.items()):
             if now_s - connection.active_at_s >= idle_s:
                 peer.disconnect(f"idle for {idle_s:g} s (connections.max.idle.ms)", logging.INFO)
@@ -671,10 +669,9 @@ class Server:
         pause_s = min(self.broker.config.log_cleaner_backoff_ms / 1000, LONGEST_TIMER_S)
         try:
             if self.broker.compact_some():
-                # Often while there is work, rarely otherwise.
                 pause_s = COMPACTION_PAUSE_S
         except Exception:
-            # An interrupted replacement of segments is finished when the log partition is opened again.
+            # Opening the log partition finishes a replacement of segments.
             logger.exception("compacting the log failed; the next try is in %g s", pause_s)
         self._compaction_timer = self.loop.call_later(pause_s, self._compact)
 

@@ -85,7 +85,7 @@ def answer_describe_cluster(
         return DescribeClusterResponse(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
-        # KIP-430: denied clients get 0, not an error.
+        # KIP-430: 0, not an error, for denied clients.
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return DescribeClusterResponse(
         cluster_id=cluster_id,
@@ -118,11 +118,9 @@ def answer_describe_quorum(
 def answer_elect_leaders(
     request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> Work[ElectLeadersResponse]:
-    """Elect preferred leaders. Unclean elections never find a leader."""
     refusal: tuple[ErrorCode, str] | None = None
     if not permissions.on_cluster(Operation.ALTER):
         refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED
-    # After the permission, as in ControllerApis.
     elif request.election_type not in list(ElectionType):
         refusal = ErrorCode.INVALID_REQUEST, f"Value {request.election_type} must be one of [0, 1]"
     if refusal is not None:
@@ -157,12 +155,12 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
     if not (leadership.elects and is_needed):
         message = "Leader election not needed for topic partition."
         return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED, message)
-    # An unclean election needs a leader outside of the replicas in sync; all are in sync.
+    # All replicas are in sync, so an unclean election finds no leader.
     if not elects:
         return ElectedPartition(index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     if leadership.node(preferred) is None:
         return ElectedPartition(index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-    with suppress(LoadError):  # the new leader will retry, and log the error
+    with suppress(LoadError):  # the new leader will retry
         nodes.elect(topic, index, preferred)
     return ElectedPartition(index, ErrorCode.NONE)
 
@@ -232,7 +230,7 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
         for name, replicas in assigned.items():
             topic = topics.get(name)
             if topic is None:
-                continue  # it was deleted meanwhile
+                continue
             for index in replicas:
                 nodes.leadership.leader(topic, index)  # elected before its replicas change
                 former.append((name, index, nodes.leadership.replicas(topic, index)))
@@ -240,7 +238,6 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 
     def elect(name: str, index: int, replicas: tuple[int, ...]) -> None:
         topic = topics.get(name)
-        # The topic may be deleted while others are elected.
         if topic is not None:
             nodes.reassigned(topic, index, replicas)
 
@@ -250,7 +247,7 @@ def _reassign(assigned: dict[str, dict[int, tuple[int, ...]]], nodes: Nodes, top
 def answer_list_partition_reassignments(
     request: ListPartitionReassignments, permissions: Permissions = UNRESTRICTED
 ) -> Work[ListPartitionReassignmentsResponse]:
-    # Reassignments end before they are answered, so none is ever listed.
+    # Reassignments are complete when they are answered.
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
     echoed = yield from each_partition(request.topics or (), lambda name, index: OngoingReassignment(index))
@@ -360,8 +357,7 @@ def _measured(data: TopicData, name: str, index: int) -> LogDirPartition | None:
     if topic is None or not topic.has_partition(index):
         return None
     try:
-        # The logs of all nodes are in one directory.
         log = data.whole.log(topic, index)
     except (CopyUnderWayError, UnservedLogError):
-        return None  # its directory has not failed
+        return None
     return LogDirPartition(index, 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset))

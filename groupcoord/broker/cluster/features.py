@@ -55,9 +55,8 @@ FEATURES = (
     Feature("group.version", 1, protocol=GroupType.CONSUMER, api_keys=(68, 69)),
     # Voters are fixed; level 0 is not announced.
     Feature("kraft.version", 1, is_finalized=False),
-    # 3.3-IV3 to 4.4-IV2, for clients that infer the broker's version. There is no metadata log.
+    # 3.3-IV3 to 4.4-IV2, from which clients infer the broker's version.
     Feature("metadata.version", 33, lowest=7),
-    # Share groups, with dead letter queues (KIP-1191).
     Feature("share.version", 2, protocol=GroupType.SHARE, api_keys=(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)),
     Feature("streams.version", 1, protocol=GroupType.STREAMS, api_keys=(88, 89, 93)),
     # At level 2 each transaction raises the producer epoch; producing adds partitions and committing adds groups
@@ -69,9 +68,7 @@ FEATURES = (
 
 
 class Features:
-    """Feature levels of the cluster, stored in a file. ``epoch`` counts changes; this server lacks what is
-    ``left_out``.
-    """
+    """Feature levels of the cluster, stored in a file. ``epoch`` counts changes; APIs ``left_out`` are not served."""
 
     def __init__(self, place: Place | None = None) -> None:
         self.left_out: frozenset[GroupType] = frozenset()
@@ -97,7 +94,7 @@ class Features:
         usual = feature.level if feature.is_finalized else 0
         if feature.protocol in self.left_out:
             return 0
-        # A file of another version may hold levels of fixed features.
+        # A file of another version may hold fixed features.
         return self._levels.get(feature.name, usual) if feature.can_change else usual
 
     def serves(self, feature: Feature) -> bool:
@@ -167,7 +164,6 @@ def _refusal(update: FeatureUpdate, features: Features, node_id: int) -> str | N
         )
     if level > in_use and upgrade_type != UpgradeType.UPGRADE:
         return f"{invalid} Can't downgrade to a newer version."
-    # A fixed feature accepts the level that it has.
     if level != in_use and not feature.can_change:
         return f"{invalid} The level of this feature stays {in_use} here."
     return None

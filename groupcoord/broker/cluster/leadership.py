@@ -41,7 +41,7 @@ class Leadership:
         self.elects = owners is None
         self._first_epoch = first_epoch or (lambda topic, index: LEADER_EPOCH)
         self._leaders: dict[tuple[UUID, int], Leader] = {}
-        self._sole_leaders: dict[str, tuple[Topic, dict[int, Leader]]] = {}  # by name, with the topic at that time
+        self._sole_leaders: dict[str, tuple[Topic, dict[int, Leader]]] = {}
         self.use(nodes)
         is_sole = self.elects and len(self._nodes) == 1
         self._sole = Leader(next(iter(self._nodes)), LEADER_EPOCH) if is_sole else None
@@ -62,14 +62,13 @@ class Leadership:
         return self._sole is not None
 
     def use(self, nodes: Iterable[Node]) -> None:
-        """Replace the nodes; all of them run."""
         self._nodes = {node.node_id: node for node in sorted(nodes)}
         if not self._nodes:
             raise ValueError("a server has at least one node")
         self._running = set(self._nodes)
         self._leaders.clear()
         ids = tuple(self._nodes)
-        # Partition n prefers node n, modulo their number, which spreads the load.
+        # Spreads the load: partition n prefers node n, modulo their number.
         self._rotations = [ids[turn:] + ids[:turn] for turn in range(len(ids))]
 
     def update(self, node: Node) -> None:
@@ -89,7 +88,7 @@ class Leadership:
     # ------------------------------------------------------------ leaders
 
     def leader(self, topic: Topic, index: int) -> Leader:
-        # One node leads everything, so it needs no dictionary of leaders.
+        # The usual case needs no dictionary of leaders.
         if self._sole is not None:
             return self._later_epochs(topic, self._sole).get(index, self._sole)
         # Only this topic's log is shared between processes.
@@ -129,7 +128,7 @@ class Leadership:
         return self.leader(topic, index).node_id == node_id
 
     def replicas(self, topic: Topic, index: int) -> tuple[int, ...]:
-        """Return the replicas, the preferred leader first."""
+        """Return the replicas, preferred leader first."""
         if self._sole is not None:
             return self._rotations[0]
         # The server may have been restarted with fewer nodes.
@@ -137,7 +136,6 @@ class Leadership:
         return assigned or self._rotations[index % len(self._rotations)]
 
     def in_sync(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
-        # Nearly always.
         if len(self._running) == len(self._nodes):
             return replicas
         return tuple(node_id for node_id in replicas if node_id in self._running)
@@ -179,7 +177,7 @@ class Leadership:
                 leader_id = self.leader(topic, index).node_id
                 if leader_id not in self._running:
                     node_id = self._first_running(topic, index)
-                    # While no node runs at all, leaders stay as they are.
+                    # Without a running node, leaders stay.
                     if node_id != leader_id and self._running:
                         found.append((topic, index, node_id))
         return found

@@ -38,7 +38,7 @@ API_VERSIONS_KEY = 18
 
 
 def _announced(features: Features) -> ApiVersionsResponse:
-    """Return the ApiVersions response; as in Kafka, with APIs that settings or features disable."""
+    """Return the ApiVersions response, which includes APIs that settings or features disable, as in Kafka."""
     served = [feature for feature in FEATURES if features.serves(feature)]
     unserved = {key for feature in FEATURES if not features.serves(feature) for key in feature.api_keys}
     unserved |= features.left_out_keys
@@ -97,7 +97,6 @@ def answer_metadata(
         found = yield from each(list(topics), view.known_if_allowed)
     # As in Kafka, one topic id makes all names ignored.
     elif any(reference.topic_id != ZERO_UUID for reference in references):
-        # Repeated topics are answered once.
         topic_ids = dict.fromkeys([reference.topic_id for reference in references if reference.topic_id != ZERO_UUID])
         found = yield from each(topic_ids, view.by_id)
     else:
@@ -106,7 +105,6 @@ def answer_metadata(
     described = yield from run_on_entries(_in_order, [topic for topic in found if topic is not None])
     operations = AUTHORIZED_OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
-        # Denied clients get 0, not an error.
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return MetadataResponse(
         brokers=tuple(MetadataBroker(*node) for node in leadership.brokers(addresses)),
@@ -137,7 +135,6 @@ def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]
         for topic in response.topics
         if topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         and topic.name is not None
-        # Internal topics are created by their coordinators.
         and topic.name not in INTERNAL_TOPICS
     ]
 
@@ -186,7 +183,7 @@ class _View(NamedTuple):
 
     def known(self, topic: Topic) -> MetadataTopic:
         leader = self.leadership.leader_of_all(topic)
-        if leader is not None:  # the most frequent case: one node
+        if leader is not None:
             leader_id, leader_epoch = leader
             nodes = (leader_id,)
             partitions = [
@@ -209,7 +206,7 @@ class _View(NamedTuple):
         leader_id, leader_epoch = leadership.leader(topic, index)
         replicas = leadership.replicas(topic, index)
         in_sync = leadership.in_sync(replicas)
-        # Nearly always: all nodes run.
+        # Nearly always.
         if len(in_sync) == len(replicas) and leader_id != NOBODY:
             return MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, replicas, replicas)
         offline = tuple(node_id for node_id in replicas if node_id not in in_sync)

@@ -35,7 +35,7 @@ logger = logging.getLogger("groupcoord.host")
 
 
 class Owners(TypedDict):
-    """Owners of groups, transactions and share-partitions, for a group coordinator."""
+    """Functions that return the owner of groups, transactions or share-partitions, for a group coordinator."""
 
     owner: Callable[[int], Node | None] | None
     transaction_owner: Callable[[str], Node | None] | None
@@ -141,7 +141,6 @@ class Nodes:
                     log.begin_epoch(leader.epoch)
         coordinator = self.coordinators.get(node_id) if is_offsets else None
         if coordinator is not None:
-            # Markers and fencing use the leader epoch.
             coordinator.load(index, leader.epoch)
             deliver_replies(coordinator)
 
@@ -175,7 +174,7 @@ class Nodes:
 
     def _elect_where_nobody_leads(self) -> None:
         for topic, index, node_id in self.leadership.to_elect(self._topics):
-            with suppress(LoadError):  # the new leader will retry, and log the error
+            with suppress(LoadError):  # the new leader will retry
                 self.elect(topic, index, node_id)
 
     # ------------------------------------------------------------ topics
@@ -245,7 +244,7 @@ class SharedDocument(Protocol):
 
 
 class SharedDocuments:
-    """Topics, configs, quotas, features, ACLs and credentials that the nodes of a cluster share."""
+    """Documents that the nodes of a cluster share."""
 
     def __init__(self, topics: TopicRegistry, others: Iterable[SharedDocument]) -> None:
         self._topics = topics
@@ -256,7 +255,6 @@ class SharedDocuments:
         for document in self._documents:
             try:
                 document.reload()
-            # The old content keeps the node in service.
             except DataFileError as error:
                 logger.error("what another node has written can't be read: %s", error)
 
@@ -266,17 +264,17 @@ class SharedDocuments:
 
     def _retried(self, handler: Handler, reload: Callable[[], None]) -> Handler:
         def change(connection: Connection, request: Any) -> Work[WireResponse | None]:
-            # Ends, because another node has written in each further round.
+            # Ends: each further round means that another node has written.
             while True:
                 refusals = self._topics.file.refusals
                 try:
                     found: Any = handler(connection, request)
                     response: WireResponse | None = (yield from found) if isinstance(found, GeneratorType) else found
                 except OSError:
-                    # Not a conflict: the engine failed.
+                    # The engine failed.
                     if self._topics.file.refusals == refusals:
                         raise
-                # Some handlers report a refused write in their response.
+                # Handlers may report a refused write in their response.
                 if self._topics.file.refusals == refusals:
                     return response
                 reload()

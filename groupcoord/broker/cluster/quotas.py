@@ -34,8 +34,6 @@ FILE_NAME = "quotas.json"
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (USER, CLIENT_ID, IP)
 ENTITIES_MAX = 10_000
-"""Most entities with quotas."""
-
 CLUSTER_DENIED = "Cluster authorization failed."
 NOT_WRITTEN = "The quotas could not be written."
 TOO_MANY = f"No more than {ENTITIES_MAX} entities can have quotas"
@@ -147,12 +145,11 @@ class Quotas:
     def _apply(self, changes: Mapping[_Key, _Change]) -> dict[_Key, str]:
         limits, refused = dict(self._limits), {}
         for key, change in changes.items():
-            # Kafka has no such bound; memory has.
+            # A bound that Kafka does not have.
             if key not in limits and len(limits) >= ENTITIES_MAX:
                 refused[key] = TOO_MANY
                 continue
             changed = {**limits.get(key, {}), **change}
-            # None removes a limit.
             kept = {name: value for name, value in changed.items() if value is not None}
             if kept:
                 limits[key] = kept
@@ -182,7 +179,7 @@ def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
 
 
 def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]) -> Work[tuple[AlteredQuotas, ...]]:
-    """Return one result per entity, refusals first, as Kafka does."""
+    """Return one result per entity, refusals first."""
     first: dict[_Key, AlteredQuotas] = {}
     others: dict[_Key, AlteredQuotas] = {}
     for result in results:
@@ -196,7 +193,6 @@ def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]
 
 
 def _key_of(entity: Entity) -> _Key:
-    # Clients may name the parts of an entity in any order.
     return tuple(sorted(entity.items(), key=lambda part: part[0]))
 
 
@@ -205,7 +201,7 @@ def _name_or_default(name: str | None) -> str:
 
 
 def _check_entity(entity: Entity) -> frozenset[str]:
-    """Return the limits that an entity can have."""
+    """Return the names of limits that an entity can have."""
     if not entity:
         raise _QuotaError("Invalid empty client quota entity")
     for kind, name in entity.items():

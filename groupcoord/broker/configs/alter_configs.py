@@ -47,8 +47,6 @@ ENTRIES_COMPARED = 1_000
 """Entries of a request that are compared in one step."""
 
 CONFIGS_MAX = 1_000
-"""Most configs of one resource in a request."""
-
 ResourceKey = tuple[int, str]
 """Resource type and name."""
 
@@ -122,7 +120,6 @@ def _write(altered: list[_Altered], resources: Resources) -> set[int]:
     # One file for each type, so each succeeds or fails by itself.
     for resource_type, configs in kept.items():
         try:
-            # Without a change of this type, nothing is written.
             configs.replace({entry.resource.resource_name: entry.configs for entry in _of_type(altered, resource_type)})
         except OSError as error:
             logger.error("settings could not be written: %s", error)
@@ -154,10 +151,10 @@ def _check_form(resource: ResourceToAlter) -> None:
     # Not in Kafka: all of a resource's configs are applied in one step.
     if len(resource.configs) > CONFIGS_MAX:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"A resource has no more than {CONFIGS_MAX} configs.")
-    # ConfigAdminManager's order: duplicate keys, null values, unknown type.
+    # Checks in ConfigAdminManager's order.
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    # Clients send DELETE with a null value.
+    # DELETE has a null value.
     kept = [config for config in resource.configs if config.config_operation != AlterConfigOp.DELETE]
     nulls = [config.name for config in kept if config.value is None]
     if nulls:
@@ -199,7 +196,7 @@ def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     known = CLIENT_METRICS_DEFINITIONS
     for config in configs:
-        # Unknown names may be deleted, as for any resource.
+        # Unknown names may be deleted.
         if config.name not in known and config.config_operation != AlterConfigOp.DELETE:
             raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {config.name}")
     names = resources.client_metrics.names()
@@ -234,7 +231,7 @@ def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool)
         if resource_type == ConfigResourceType.BROKER or isinstance(error, IntervalError):
             raise ResourceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         raise ResourceError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    # BROKER_LOGGER without configs, the only type left, stores nothing.
+    # BROKER_LOGGER has no configs.
     return NO_CONFIGS
 
 

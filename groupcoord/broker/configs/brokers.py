@@ -33,7 +33,6 @@ ADVERTISED_LISTENERS = "advertised.listeners"
 CLEANER_THREADS = "log.cleaner.threads"
 DEDUPE_BUFFER = "log.cleaner.dedupe.buffer.size"
 DEDUPE_BYTES_MIN = 1_048_576
-"""Smallest buffer of a cleaner thread."""
 RETENTION = "log.retention.ms"
 
 
@@ -86,7 +85,6 @@ def checked_broker_configs(own: Configs) -> Configs:
     threads, buffer_bytes = (
         values.get(name, BROKER_DEFINITIONS[name].default) for name in (CLEANER_THREADS, DEDUPE_BUFFER)
     )
-    # A missing override counts with its default.
     if buffer_bytes < threads * DEDUPE_BYTES_MIN:
         raise ConfigError(f"{DEDUPE_BUFFER} must be at least 1MB per cleaner thread: {buffer_bytes} for {threads}")
     if values.get(RETENTION) == 0:

@@ -52,11 +52,9 @@ SELECTORS = frozenset(
 """Client attributes that ``match`` can test."""
 
 SUBSCRIPTIONS_MAX = 100
-"""Maximum number of subscriptions; each request is matched against all."""
+"""Bound of the work of each request, which is matched against all."""
 
 EXPRESSION_MEMORY_BYTES = 65_536
-"""Memory limit of a compiled expression."""
-
 CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
     {
         # Any int32 parses: an interval out of range has its own error code.
@@ -68,7 +66,7 @@ CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
 
 
 class IntervalError(ConfigError):
-    """The interval is out of range, for which Kafka has another error code."""
+    """Interval out of range, which has its own error code."""
 
 
 @frozen
@@ -132,7 +130,7 @@ class ClientMetrics(KeptConfigs):
     """Subscriptions by name."""
 
     def __init__(self, place: Place | None = None) -> None:
-        # Before the base class, which reads the file and sets it.
+        # Set by the base class, which reads the file.
         self.subscriptions: tuple[Subscription, ...] = ()
         super().__init__(JsonFile(place, FILE_NAME, "subscriptions"), "client-metrics")
 
@@ -147,7 +145,7 @@ class ClientMetrics(KeptConfigs):
 
 ALL_METRICS = "*"
 CLIENTS_MAX = 16_384
-"""Maximum number of remembered clients, as in Kafka; the least recently active is evicted."""
+"""As in Kafka, the least recently active client is evicted."""
 
 TELEMETRY_MAX_BYTES = 1_048_576
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
@@ -218,15 +216,14 @@ class Telemetry:
         # ClientMetricsManager's order: throttling, subscription id, compression, size.
         is_early = client.pushed_ms is not None and now_ms - client.pushed_ms < client.interval_ms
         has_asked_since = client.asked_ms is not None and client.asked_ms > (client.pushed_ms or 0)
-        # A client may push at once after it got a subscription.
+        # A client may push at once after it got its subscription.
         if is_early and not has_asked_since and not request.terminating:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        # A push with another subscription id uses up the interval, too.
+        # Even a push with another subscription id uses up the interval.
         client.is_terminating = request.terminating
         client.pushed_ms = now_ms
         if request.subscription_id != client.subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-        # Type 0 is uncompressed, and always accepted.
         if request.compression_type and request.compression_type not in ACCEPTED:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > TELEMETRY_MAX_BYTES else ErrorCode.NONE
@@ -257,7 +254,6 @@ class Telemetry:
         }
         found = [subscription for subscription in self._metrics.subscriptions if subscription.is_for(client)]
         metrics = dict.fromkeys(metric for subscription in found for metric in subscription.metrics)
-        # "*" includes all other prefixes.
         wanted = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)
         return wanted, min((subscription.interval_ms for subscription in found), default=USUAL_MS)
 
@@ -266,7 +262,7 @@ def _id_of(client_id: UUID, wanted: tuple[str, ...], interval_ms: int) -> int:
     """Return the subscription id: Kafka's, except for the order of metrics."""
     from crc32c import crc32c
 
-    # Kafka's Uuid.hashCode: both halves combined and folded to 32 bits.
+    # ``Uuid.hashCode``.
     halves = client_id.int >> 64 ^ client_id.int & 0xFFFFFFFFFFFFFFFF
     unsigned: int = crc32c(f"[{', '.join(wanted)}]{interval_ms}".encode()) ^ (halves >> 32 ^ halves) & 0xFFFFFFFF
     return unsigned - 0x100000000 if unsigned > INT32_MAX else unsigned

@@ -23,7 +23,7 @@ Configs = Mapping[str, str]
 
 @frozen
 class ReplicaList(Kind):
-    """Kind of setting: pairs of a partition and a broker, or ``*``."""
+    """Kind of setting: pairs of partition and broker, or ``*``."""
 
     _PATTERN = re.compile(r"\*|(?:[0-9]+:[0-9]+(?:,[0-9]+:[0-9]+)*)?")
 
@@ -78,7 +78,7 @@ class Definition:
         if self.broker_key is None:
             return usual, ()
         key = self.broker_key
-        # Kafka's order: the broker's dynamic config, the cluster's, the static one, the default.
+        # Kafka's order: dynamic of the broker, dynamic of the cluster, static, default.
         synonyms = [ConfigSynonym(key, layer.configs[key], layer.source) for layer in layers if key in layer.configs]
         attribute = key.replace(".", "_")
         value = getattr(config, attribute) if attribute in SETTINGS else self.default
@@ -93,7 +93,6 @@ class Definition:
 
 def type_of(kind: Kind) -> ConfigType:
     match kind:
-        # Subclasses and fractions come before the general cases.
         case Number(is_fraction=True):
             return ConfigType.DOUBLE
         case Number():
@@ -121,7 +120,6 @@ def checked_topic_configs(own: Configs) -> Configs:
     shortest, longest = (
         values.get(key, TOPIC_DEFINITIONS[key].default) for key in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
-    # A missing override counts with its default.
     if shortest > longest:
         raise ConfigError(f"min.compaction.lag.ms ({shortest}) must not be above max.compaction.lag.ms ({longest})")
     # LogConfig refuses it unless the broker has tiered storage.
@@ -241,7 +239,6 @@ class KeptConfigs:
         Raises:
             OSError: the file can't be written; nothing has changed.
         """
-        # A resource without overrides is forgotten.
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:
             self._file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})

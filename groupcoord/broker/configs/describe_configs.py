@@ -106,7 +106,6 @@ class Resources:
                 if not name:
                     raise ResourceError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
                 self.check_broker(name, f"Unexpected broker id, expected {self.node_id} but received {name}")
-        # Loggers have no configs here.
         return Resource({}, NO_CONFIGS, ConfigSource.DEFAULT)
 
     def _broker(self) -> Resource:
@@ -122,7 +121,6 @@ class Resources:
         return Resource(definitions, own, ConfigSource.ALL_BROKERS)
 
     def _topic(self, name: str) -> Resource:
-        # As recorded, before the existence of the topic.
         check_topic_name(name)
         topic = self.topics.get(name)
         if topic is None:
@@ -140,7 +138,6 @@ class Resources:
 
 
 def check_permission(permissions: Permissions, resource_type: int, name: str, operation: Operation) -> None:
-    """Raise ResourceError if an operation is denied."""
     match resource_type:
         case ConfigResourceType.TOPIC:
             kind, error_code = "Topic", permissions.topic_error(name, operation)
@@ -163,7 +160,7 @@ def answer_describe_configs(
 ) -> Work[DescribeConfigsResponse]:
     """Describe the configs of resources; denied ones come last."""
     are_known = yield from each(request.resources, lambda wanted: is_known_type(wanted.resource_type))
-    # As recorded, one unknown type fails the whole request.
+    # One unknown type fails the whole request.
     if not all(are_known):
         error_code, message = ErrorCode.INVALID_REQUEST, "There are settings of topics, groups and brokers only."
         refused = yield from each(request.resources, lambda wanted: _refusal(wanted, error_code, message))
@@ -179,7 +176,7 @@ def answer_describe_configs(
         except TopicError as error:
             denied.append(_refusal(wanted, error.error_code, error.message))
             continue
-        # Repeated resources are described once; a request may name one any number of times.
+        # A request may repeat a resource any number of times.
         if wanted not in once:
             once[wanted] = _describe(wanted, resources, request.include_synonyms)
         described.append(once[wanted])
@@ -195,12 +192,11 @@ def _describe(wanted: ResourceToDescribe, resources: Resources, include_synonyms
         resource = resources.find(wanted.resource_type, wanted.resource_name)
     except TopicError as error:
         return _refusal(wanted, error.error_code, error.message)
-    # As in Kafka, null and an empty list both stand for all.
+    # Null and an empty list stand for all.
     keys = frozenset(wanted.configuration_keys or ())
     configs = tuple(
         _described(definition, resource, resources.config, include_synonyms)
         for name, definition in resource.definitions.items()
-        # Internal configs are shown only if they are overridden.
         if (not keys or name in keys) and (not definition.is_internal or name in resource.own)
     )
     return DescribedConfigs(ErrorCode.NONE, "", wanted.resource_type, wanted.resource_name, configs)
@@ -215,7 +211,6 @@ def _described(definition: Definition, resource: Resource, config: Config, inclu
         definition.name,
         value,
         resource.changeable is not None and definition.name not in resource.changeable,
-        # The first synonym is the value in force.
         synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms if include_synonyms else (),
         config_type=definition.config_type,
@@ -223,7 +218,6 @@ def _described(definition: Definition, resource: Resource, config: Config, inclu
 
 
 def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()) -> tuple[CreatedTopicConfig, ...]:
-    # As DescribeConfigs shows them, but without synonyms.
     resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, layers)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
     return tuple(CreatedTopicConfig(each.name, each.value, False, each.config_source) for each in described)

@@ -44,15 +44,13 @@ class _Bounds(NamedTuple):
 
 
 def _definitions(settings: type[GroupSettings]) -> Iterator[tuple[Definition, str]]:
-    """Yield the config definitions of a group type, each with its attribute."""
+    """Yield config definitions, each with its attribute."""
     for attribute, declared in settings_of_groups(settings.GROUP_TYPE).items():
         key, is_internal = declared.key, declared.is_internal
-        # Without the `group.` of the broker config.
         yield Definition(key[6:], declared.kind, declared.default, key, is_internal=is_internal), attribute
     for attribute, own in settings.own_settings().items():
         if own is not None:
             of_broker = SETTINGS.get(own.broker_key.replace(".", "_"))
-            # Some group configs have no broker config.
             default = getattr(fields(settings), attribute).default if of_broker is None else of_broker.default
             yield Definition(own.key, own.kind, default, own.broker_key), attribute
 
@@ -67,7 +65,6 @@ _ATTRIBUTES: dict[type[GroupSettings], dict[str, str]] = {
     settings: {definition.name: name for definition, name in _definitions(settings) if name in settings.own_settings()}
     for settings in _TYPES
 }
-"""Attributes by class of settings and key."""
 
 
 def checked_group_configs(own: Configs, config: Config) -> Configs:
@@ -96,11 +93,9 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
         session_ms, heartbeat_ms = (
             values.get(key, int(GROUP_DEFINITIONS[key].inherited(config)[0])) for key in (session, heartbeat)
         )
-        # Overrides are compared with the broker's values of the other.
         if heartbeat_ms >= session_ms:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
     for settings in _TYPES:
-        # The settings of each type have checks of their kind.
         group_settings(settings, configs, config)
     return configs
 
@@ -117,11 +112,11 @@ FILE_NAME = "group-configs.json"
 
 
 class GroupConfigFileError(DataFileError):
-    """Unreadable or invalid file of group configs."""
+    """Unreadable or malformed file of group configs."""
 
 
 class SettingsOfGroups(TypedDict):
-    """Arguments of a group coordinator that return the settings of a group."""
+    """Arguments of a group coordinator."""
 
     consumer_group_settings: SettingsOfConsumerGroup
     streams_group_settings: SettingsOfStreamsGroup
@@ -146,7 +141,7 @@ class GroupConfigs(KeptConfigs):
         self._share_settings: dict[str, ShareGroupSettings] = {}
         self._usual_streams = StreamsGroupSettings.of(config)
         self._streams_settings: dict[str, StreamsGroupSettings] = {}
-        # Last, because it reads the file and calls `_set`.
+        # Reads the file, and calls `_set`.
         super().__init__(JsonFile(place, FILE_NAME, "settings of groups", GroupConfigFileError), "groups")
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
@@ -171,7 +166,7 @@ class GroupConfigs(KeptConfigs):
         for group_id in before.keys() - own.keys():
             for settings in (self._settings, self._share_settings, self._streams_settings):
                 settings.pop(group_id)
-        # Own settings are computed once, since every heartbeat reads them.
+        # Computed once, since every heartbeat reads them.
         for group_id, configs in own.items():
             # A changed group has a new mapping, so identity is enough.
             if before.get(group_id) is not configs:

@@ -80,7 +80,6 @@ class FetchPlan:
 def plan_fetch(
     request: Fetch, targets: Targets, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> Work[FetchPlan]:
-    """Find the readable partitions."""
     readable: list[Readable] = []
     without_topic: list[tuple[Target, FetchedPartitionData]] = []
     refused: list[tuple[Target, FetchedPartitionData]] = []
@@ -95,7 +94,7 @@ def plan_fetch(
             if topic is not None and topic.has_partition(index):
                 try:
                     log = data.log(topic, index)
-                    # Kept for the check at read time, which may come after an election.
+                    # Checked at read time, which may come after an election.
                     leader_epoch = data.leader_epoch(topic, index) if log is None else log.leader_epoch
                     readable.append(Readable(target, partition, log, leader_epoch))
                 except FailedLogError as error:
@@ -132,12 +131,7 @@ def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissi
 
 
 class FetchResult(NamedTuple):
-    """Result of a read.
-
-    Attributes:
-        waits: whether the request waits for more bytes.
-        has_failed: whether a partition has an error or diverges.
-    """
+    """Result of a read. ``waits``: for more bytes. ``has_failed``: a partition has an error or diverges."""
 
     fetched: Fetched
     waits: bool
@@ -160,7 +154,7 @@ def read(plan: FetchPlan) -> Work[FetchResult]:
             read_bytes += size_bytes
         if portion is not plan.readable:
             yield None
-    # Kafka answers at once if nothing is readable or a read failed.
+    # Kafka responds at once if nothing is readable or a read failed.
     waits = bool(found) and not has_failed and read_bytes < plan.min_bytes and plan.request.max_wait_ms > 0
     return FetchResult([*found, *plan.refused], waits, has_failed or bool(plan.refused))
 
@@ -197,7 +191,6 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
 
 def _check(readable: Readable, request: Fetch) -> ErrorCode:
     partition, log = readable.partition, readable.log
-    # Deleted since the plan was made.
     if log is not None and log.is_closed:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # FetchRequest.optionalEpoch: any negative epoch counts as absent.
@@ -207,7 +200,6 @@ def _check(readable: Readable, request: Fetch) -> ErrorCode:
     # Nodes share their logs, so this server has no followers.
     if request.replica_id >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    # The epoch may have risen since the plan was made.
     leader_epoch = readable.leader_epoch if log is None else log.leader_epoch
     offset, last_epoch = partition.fetch_offset, partition.last_fetched_epoch
     # A fetcher that names the epoch of its last record gets the end of that epoch.
@@ -250,7 +242,7 @@ class FetchWait:
         """Count the readable bytes, and watch the logs; return False if there are enough already."""
         for portion in portions(self.plan.readable):
             for _, partition, log, _ in portion:
-                # Answered, or its client gone, during a yield.
+                # The client may leave during a yield.
                 if self.is_over:
                     return True
                 if log is not None:
@@ -280,7 +272,7 @@ class FetchWait:
         try:
             readable_bytes = min(log.readable_bytes(offset, self.plan.end_of(log)), bytes_max)
         except TopicLogError:
-            readable_bytes = self.plan.min_bytes  # errors are answered at once
+            readable_bytes = self.plan.min_bytes
         self._counts[log] = offset, bytes_max, readable_bytes, leader_epoch
         self._total_bytes += readable_bytes - counted
 
@@ -322,10 +314,10 @@ class FetchRequests:
             wait = self._waiting[connection] = FetchWait(connection, context, plan, first, self._end_wait)
             deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
             wait.timer = self.timers.add(deadline_ms, partial(self._end_wait, wait))
-            # The response comes from the timer or from an append.
+            # A timer or an append sends the response.
             if (yield from wait.watch()):
                 return None
-            # Enough arrived before the wait began: clean up as after a disconnect.
+            # Enough arrived before the wait began.
             self.disconnected(connection)
             result = yield from read(plan)
         response = yield from context.respond(result.fetched)
@@ -341,7 +333,7 @@ class FetchRequests:
         self.disconnected(wait.connection)
         work = self._answer_wait(wait)
         if wait.fetched is None:
-            wait.connection.answer_later(work)  # called from within an append of another connection
+            wait.connection.answer_later(work)
         else:
             wait.connection.answer_when_done(work)
 

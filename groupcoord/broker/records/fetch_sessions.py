@@ -33,7 +33,7 @@ EVICTION_MS = 120_000
 """Idle time after which a session may be evicted (``min.incremental.fetch.session.eviction.ms``)."""
 
 SESSION_PARTITIONS_MAX = 200_000
-"""Most partitions of all sessions together. Larger requests get no session, and name all partitions each time."""
+"""Most partitions of all sessions. Larger requests get no session."""
 
 
 def _random_session_id(first: int, end: int) -> int:
@@ -56,17 +56,17 @@ Fetched = Sequence[tuple[Target, FetchedPartitionData]]
 
 @define(eq=False)
 class _Known:
-    """Partition of a session, with the values last sent to its client."""
+    """Partition of a session, with the values last sent."""
 
     partition: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def note(self, data: FetchedPartitionData) -> bool:
-        """Store the values of a response; return whether the response has to include the partition."""
+        """Store the values of a response; return whether it has to include the partition."""
         is_failed = data.error_code is not ErrorCode.NONE
         previous = self.high_watermark, self.log_start_offset
-        # After an error the next success counts as news.
+        # The next success counts as news.
         self.high_watermark = -1 if is_failed else data.high_watermark
         self.log_start_offset = data.log_start_offset
         is_known = not is_failed and data.diverging_epoch is None and not data.records
@@ -102,7 +102,7 @@ class FetchContext:
         for portion in portions(fetched):
             for target, data in portion:
                 known = session.partitions.get(target)
-                # None if another request of the session removed it meanwhile.
+                # Another request may have removed it.
                 if known is None or known.note(data):
                     news.append((target, data))
                     # KIP-227: the others precede it next time, so that none starves at a low max_bytes.
@@ -152,13 +152,12 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: Fetch) -> Work[FetchContext | ErrorCode]:
-        """Return the context of a request, and update its session; or an error."""
+        """Return the context of a request, or an error, and update the session."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             # A full request closes the session that it names, also with the final epoch.
             if request.session_id != NO_SESSION:
                 self._forget(request.session_id)
             targets = _target(request) or (yield from _targets(request))
-            # A session without partitions would save nothing.
             if request.session_epoch == FINAL_EPOCH or not targets:
                 return FetchContext(list(targets.items()))
             uses_topic_ids = request.topics[0].name is None
@@ -172,10 +171,9 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        # A client that was upgraded in between has to begin again.
         if any((topic.name is None) != session.uses_topic_ids for topic in request.topics):
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        # Skips 0, which asks for a new session.
+        # 0 asks for a new session.
         session.epoch = session.epoch % INT32_MAX + 1
         session.used_at_ms = self._now_ms()
         self._sessions.move_to_end(session.session_id)
@@ -202,7 +200,6 @@ class FetchSessions:
                         partitions.pop(Target(topic.name, topic.topic_id, index), None)
                 if indexes is not topic.partitions:
                     yield None
-        # The client starts again without a session.
         if self._partition_count > SESSION_PARTITIONS_MAX:
             self._forget(session.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -216,7 +213,7 @@ class FetchSessions:
     def _counted(self, session: _Session) -> Iterator[None]:
         before = len(session.partitions)
         yield None
-        # Another request may have closed it between two portions.
+        # Another request may have closed it.
         if self._sessions.get(session.session_id) is session:
             self._partition_count += len(session.partitions) - before
 
@@ -239,7 +236,6 @@ class FetchSessions:
         session_id = self._new_id(1, INT32_MAX)
         while session_id in self._sessions:
             session_id = self._new_id(1, INT32_MAX)
-        # KIP-227: the client's next request has the next epoch.
         self._sessions[session_id] = _Session(session_id, uses_topic_ids, now_ms, INITIAL_EPOCH + 1, partitions)
         self._partition_count += len(partitions)
         return session_id
@@ -249,11 +245,9 @@ class FetchSessions:
             len(self._sessions) >= self._slots or self._partition_count + partition_count > SESSION_PARTITIONS_MAX
         ) and self._sessions:
             oldest = next(iter(self._sessions.values()))
-            # A session in use is not evicted.
             if now_ms - oldest.used_at_ms <= EVICTION_MS:
                 return False
             self._forget(oldest.session_id)
-        # Slots may be 0, and one request may exceed the bound alone.
         return len(self._sessions) < self._slots and partition_count <= SESSION_PARTITIONS_MAX
 
     def _forget(self, session_id: int) -> None:

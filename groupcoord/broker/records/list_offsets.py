@@ -91,7 +91,7 @@ def _list_topic(
 ) -> Work[TopicEntry[ListedOffsetsPartition]]:
     def list_partition(index: int) -> Work[ListedOffsetsPartition]:
         partition, *others = requested[index]
-        # KafkaApis refuses repeated partitions, in any topic entry.
+        # KafkaApis refuses repeated partitions.
         if others:
             return ListedOffsetsPartition(index, ErrorCode.INVALID_REQUEST)
         return (yield from _list(partition, name, request, data))
@@ -116,7 +116,7 @@ def _list(
         log = data.log(topic, index)
     except FailedLogError as error:
         return ListedOffsetsPartition(index, log_error(error, partition.current_leader_epoch))
-    # After the log was found, which may begin the epoch of a new leader.
+    # Finding the log may begin the epoch of a new leader.
     leader_epoch = data.leader_epoch(topic, index)
     error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
     if error_code is not ErrorCode.NONE:
@@ -124,7 +124,6 @@ def _list(
     if partition.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         offset = 0 if log is None else _bound(log, partition.timestamp, isolation_level)
         if log is not None and partition.timestamp != LATEST:
-            # The epoch of the record at the offset, which may be older than the leader's.
             leader_epoch = log.epochs.at(offset)
         return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=leader_epoch)
     # As recorded without tiered storage: no offset.
@@ -140,7 +139,7 @@ def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
 
 
 def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int) -> Work[ListedOffsetsPartition]:
-    """Find a record by time; records beyond the reader's isolation level are not found."""
+    """Find a record by time within the reader's isolation level."""
     timestamp_ms = log.max_timestamp_ms if partition.timestamp == MAX_TIMESTAMP else partition.timestamp
     found: tuple[int, int] | None
     try:
@@ -152,7 +151,6 @@ def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: i
         return ListedOffsetsPartition(partition.partition_index, error.error_code)
     if found is None or found[1] >= _bound(log, LATEST, isolation_level):
         return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE)
-    # A segment's base offset may lie below the start of the log.
     epoch = log.epochs.at(max(found[1], log.start_offset))
     return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, epoch)
 
@@ -201,7 +199,6 @@ def _delete(
     # As in Kafka, before the policy.
     if topic.is_internal:
         return DeletedRecordsPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    # As recorded: only topics with the policy delete.
     if not data.settings_of(topic).is_deleted:
         return DeletedRecordsPartition(index, ErrorCode.POLICY_VIOLATION)
     try:
@@ -241,10 +238,8 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         return LeaderEpochEnd(index, log_error(error, partition.current_leader_epoch))
     leader_epoch = data.leader_epoch(topic, index)
     error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
-    # An unknown newer epoch has no end here: UNDEFINED_EPOCH.
     if error_code is not ErrorCode.NONE or epoch == NO_LEADER_EPOCH or epoch > leader_epoch:
         return LeaderEpochEnd(index, error_code)
     if log is None:
         return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
-    # None if no later epoch has begun in the log.
     return LeaderEpochEnd(index, ErrorCode.NONE, *(log.end_of_epoch(epoch) or ()))

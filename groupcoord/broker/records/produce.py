@@ -46,16 +46,11 @@ NOT_IN_TRANSACTION = "Partition was not added to the transaction"
 _make_produced, _make_topic = maker(ProducedPartition), maker(TopicNameOrIdEntry)
 
 FEW_SIZES = 4_000
-"""Most record sizes that are checked in one step."""
-
 MANY_APPENDS = 16
-"""Number of appends between two yields."""
-
 Verify = Callable[[Writer], ErrorCode]
 """Returns NONE if a producer may write to a partition in its transaction, else the transaction coordinator's error."""
 
 Batches = dict[int, ProducedBatch | RefusedBatchError]
-"""Batches of a topic by partition, or why they are invalid."""
 
 
 def answer_produce(
@@ -64,7 +59,7 @@ def answer_produce(
     # Repeated entries of a topic are merged, as in Kafka's map by partition.
     found: dict[str | UUID, tuple[TopicNameOrIdEntry[ProducePartition], Batches]] = {}
     for topic in request.topics:
-        # As recorded, a topic without partitions is not in the response.
+        # Topics without partitions are not in the response.
         if topic.partitions:
             if found:
                 yield None
@@ -75,7 +70,7 @@ def answer_produce(
                     batches[index] = _read(records)
                 if portion is not topic.partitions:
                     yield None
-    # One check for the whole request: all batches have the same transactional id.
+    # All batches have the same transactional id.
     refusal = _transaction_refusal(request, found, permissions)
     answered: list[TopicNameOrIdEntry[ProducedPartition]] = []
     count = 0
@@ -87,7 +82,7 @@ def answer_produce(
             count += 1
             if not count % MANY_APPENDS:
                 yield None
-                # Perhaps deleted during the turn of others.
+                # Other requests may have deleted it.
                 known = data.find(name, topic_id)
             if error_code is not ErrorCode.NONE:
                 produced.append(ProducedPartition(index, error_code))
@@ -96,7 +91,6 @@ def answer_produce(
             if known is not None and isinstance(batch, ProducedBatch) and _takes_long(batch, known, data):
                 is_checked = True
                 check_error = yield from _check(batch, data.settings_of(known), data.clock.now_ms())
-                # Deleted, or created again, while the job ran.
                 known = data.find(name, topic_id)
             verdict = ErrorCode.NONE
             if isinstance(batch, ProducedBatch) and batch.is_transactional:
@@ -107,13 +101,11 @@ def answer_produce(
 
 
 def _takes_long(batch: ProducedBatch, topic: Topic, data: TopicData) -> bool:
-    """Return whether checking a batch takes long, for its number of records or because a compacted topic needs their
-    keys.
-    """
+    """Return whether checking a batch takes long: many records, or keys for a compacted topic."""
     if data.logs is None:
         return False
     if data.settings_of(topic).is_compacted:
-        # Compressed batches of few bytes may hold many records, so is_short looks at that, too.
+        # Few compressed bytes may hold many records, which is_short considers.
         return not is_short(batch.data)
     # Without keys to check, a compressed batch is appended as it is.
     return batch.record_count > FEW_SIZES and not batch.attributes & CODEC_MASK
@@ -187,7 +179,6 @@ def _produce(
         message = NOT_IN_TRANSACTION if verdict is ErrorCode.INVALID_TXN_STATE else None
         return ProducedPartition(index, verdict, message)
     try:
-        # A job found it; its response is that of a failed append.
         if check_error is not None:
             raise check_error
         appended = log.append(batch, data.settings_of(topic), data.clock.now_ms(), is_checked=is_checked)
@@ -203,7 +194,7 @@ def _produce(
 def _verify(
     index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
 ) -> ErrorCode:
-    # Refused anyway, and then not added to the transaction.
+    # Fails anyway, so it is not added to the transaction.
     if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
         return ErrorCode.NONE
     try:
@@ -211,7 +202,7 @@ def _verify(
     except FailedLogError:
         return ErrorCode.NONE
     refuses_zstd = batch.uses_zstd and not request.allows_zstd
-    # While a transaction is open in the log, the coordinator has verified it before.
+    # While a transaction is open in the log, it is verified.
     if log is None or refuses_zstd or log.producers.has_open(batch.producer_id, batch.producer_epoch):
         return ErrorCode.NONE
     transactional_id, partition = request.transactional_id or "", TopicPartition(topic.name, index)

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("groupcoord.host")
 
 RETAINED_AT_ONCE = 100
-"""Number of logs per step of retention."""
-
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
@@ -69,7 +67,7 @@ class TopicData:
         self._lines = RateLimitedLogger(logger)
         if all_logs is None:
             all_logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
-            # After an unclean stop all logs are opened and recovered now, otherwise at first use.
+            # Recovery after an unclean stop; otherwise opened on first use.
             all_logs.open_found(topic for topic in topics if self._is_logged(topic))
         self.all_logs = all_logs
         self.logs = all_logs if config.records_enable else None
@@ -95,7 +93,7 @@ class TopicData:
             FailedLogError: its files can't be used.
         """
         offsets = self.whole._offsets
-        # The store has these files open; a second log must not open them.
+        # A second log must not open the store's files.
         if offsets is not None and topic.name == OFFSETS_TOPIC:
             return offsets.log(partition_index)
         return self.all_logs.log(topic, partition_index) if self._is_logged(topic) else None
@@ -111,7 +109,6 @@ class TopicData:
     def serve_offsets(self, store: LogStore) -> Callable[[int], None] | None:
         """Serve ``__consumer_offsets`` to clients; return a callback for appends if its records are copied."""
         whole = self.whole
-        # The first node sets it, for all nodes of the process.
         if whole._offsets is None:
             if isinstance(store, ServingStore):
                 whole._offsets = store
@@ -133,7 +130,7 @@ class TopicData:
 
     @property
     def whole(self) -> TopicData:
-        """Logs of all nodes."""
+        """Data of all nodes."""
         return self
 
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
@@ -148,7 +145,6 @@ class TopicData:
 
     def settings_of(self, topic: Topic) -> TopicLogSettings:
         known = self._settings.get(topic.topic_id)
-        # Each change of a topic creates a new object.
         if known is None or known[0] is not topic:
             known = self._settings[topic.topic_id] = topic, self._read_settings(topic)
         return known[1]
@@ -209,7 +205,7 @@ class TopicData:
         """Return the time of the next retention check, or None without logs. Only :meth:`tick` brings it nearer."""
         if self.logs is None:
             return None
-        # The other logs follow at once, in further ticks.
+        # The other logs follow in further ticks.
         return self._retention_due_ms if not self._to_retain else self.clock.now_ms()
 
     def tick(self, now_ms: int) -> None:
@@ -224,13 +220,12 @@ class TopicData:
                 ]
             except OSError as error:
                 self._report("the data directory can't be read", str(error))
-        # Some logs in each step, so that requests are served in between.
+        # Requests are served in between.
         due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]
         for topic_id, index in due:
             topic = self.topics.get_by_id(topic_id)
-            # Perhaps deleted since the check began.
             if topic is not None and not topic.is_internal:
-                with suppress(TopicLogError):  # it was logged, and is retried
+                with suppress(TopicLogError):  # retried
                     self.logs.log(topic, index).retain(self.settings_of(topic), now_ms)
 
     def compact_some(self, now_ms: int, budget: int = COMPACTION_BUDGET) -> bool:
@@ -257,10 +252,10 @@ class TopicData:
 
 def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
     """Compare a leader epoch with the current one: UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH or NONE."""
-    # KIP-320: a newer epoch means that this node has not heard of its successor yet.
+    # KIP-320: this node has not heard of its successor yet.
     if epoch > current:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    # KIP-320: an older epoch means outdated metadata of the client.
+    # KIP-320: the client's metadata is outdated.
     if epoch < current and epoch != NO_LEADER_EPOCH:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.NONE
@@ -299,7 +294,7 @@ class NodeData(TopicData):
         leader = self._leadership.leader(topic, partition_index)
         if leader.node_id != self._node_id:
             is_replica = self._node_id in self._leadership.replicas(topic, partition_index)
-            # Only replicas know the epoch, and so compare the client's first.
+            # Only replicas know the epoch, and compare it first.
             raise NotLeaderError(leader.epoch if is_replica else None)
         log = super().log(topic, partition_index)
         if log is not None and log.leader_epoch != leader.epoch:  # its files were unusable for a while
@@ -347,7 +342,7 @@ class CurrentLeaders:
         leader_ids: set[int] = set()
         changed = []
         for topic in topics:
-            # Topics without such errors are passed on without a copy.
+            # Topics without such errors are not copied.
             if any(partition.error_code in MISDIRECTED for partition in topic.partitions):
                 partitions = tuple(
                     partition._replace(current_leader=self._leader(topic, partition.partition_index, leader_ids))
@@ -365,10 +360,8 @@ class CurrentLeaders:
 
     def _leader(self, topic: Any, index: int, leader_ids: set[int]) -> CurrentLeader:
         known = self._data.find(getattr(topic, "name", None), topic.topic_id)
-        # Deleted since; the default names no leader.
         if known is None:
             return CurrentLeader()
         leader = self._leadership.leader(known, index)
-        # Only their addresses go into the response.
         leader_ids.add(leader.node_id)
         return CurrentLeader(*leader)

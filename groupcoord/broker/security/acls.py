@@ -41,11 +41,9 @@ FILE_NAME = "acls.json"
 WILDCARD, WILDCARD_PRINCIPAL = "*", "User:*"
 DECISIONS_MAX = 8_192
 REMEMBERED_NAME_MAX = 255
-"""Longest name with cached decisions; longer ones, which no topic has, are chosen by clients."""
+"""Longest name with cached decisions: clients choose longer ones."""
 
 SCANNED_ACLS = 1_000
-"""ACLs that are compared with a filter between two yields."""
-
 TYPES_END = 8
 """One above Kafka's last resource type."""
 
@@ -77,8 +75,7 @@ class Acls:
             self._set(acls)
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Return whether an operation is allowed."""
-        # Clients choose names of groups and ids, so long ones would fill memory.
+        # Long names would fill memory.
         decide = self._decide if len(resource.name) <= REMEMBERED_NAME_MAX else self._decide_anew
         return decide(str(principal), getattr(principal, "host", ""), operation, resource)
 
@@ -100,7 +97,6 @@ class Acls:
         # No write, and the cached decisions stay.
         if not gone and not new:
             return
-        # In a copy, so that a failed write changes nothing.
         acls = self._acls | dict.fromkeys(new)
         for acl in gone:
             acls.pop(acl, None)
@@ -109,14 +105,13 @@ class Acls:
             self._remove(acl)
         for acl in new:
             self._add(acl)
-        # After the write: a failed change must not count.
         self._decide.cache_clear()
 
     def _set(self, acls: Iterable[Acl]) -> None:
         self._acls: dict[Acl, None] = {}  # in the order of their creation
         self._of_pattern: dict[_Pattern, dict[str, dict[Acl, None]]] = {}  # by principal
         self._of_principal: dict[str, dict[Acl, None]] = {}
-        self._prefixes: dict[int, SortedList[str]] = {}  # by resource type
+        self._prefixes: dict[int, SortedList[str]] = {}
         for acl in acls:
             self._add(acl)
         self._decide.cache_clear()
@@ -138,7 +133,6 @@ class Acls:
         _remove_from(self._of_principal, acl)
 
     def _decide_anew(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        # Before any ACL, even DENY.
         if principal in self._super_users:
             return True
         patterns = self._patterns_for(*resource)
@@ -161,7 +155,7 @@ class Acls:
         return is_allowed
 
     def _patterns_for(self, kind: int, name: str) -> list[_Pattern]:
-        # A resource may itself be named *, and then would count twice.
+        # A resource may be named * itself.
         literal = [(kind, int(PatternType.LITERAL), pattern) for pattern in dict.fromkeys((name, WILDCARD))]
         prefixed = [(kind, int(PatternType.PREFIXED), prefix) for prefix in self._prefixes_of(kind, name)]
         return [pattern for pattern in literal if pattern in self._of_pattern] + prefixed
@@ -184,7 +178,7 @@ class Acls:
         if name is None:
             return tuple(self._acls if wanted.principal is None else self._of_principal.get(wanted.principal, ()))
         kinds = range(TYPES_END) if wanted.resource_type == ANY else (wanted.resource_type,)
-        # KIP-290: MATCH finds all ACLs that affect the name, by whichever pattern.
+        # KIP-290: MATCH finds all ACLs that affect the name.
         if pattern_type == PatternType.MATCH:
             patterns = [pattern for kind in kinds for pattern in self._patterns_for(kind, name)]
         else:
@@ -246,7 +240,6 @@ CHANGED_ACLS_MAX = 10_000
 MATCHES_MAX = 1_000_000
 """Most ACLs that the filters of one request may match, counted for each filter."""
 CHECKED_ACLS = 1_000
-"""ACLs that are checked between two yields."""
 TOO_MANY_CREATIONS = AclResult(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 TOO_MANY_MATCHES = (ErrorCode.INVALID_REQUEST, f"The filters match more than {MATCHES_MAX} acls in all.")
 TOO_MANY_DELETIONS = (
@@ -290,7 +283,7 @@ def _create(request: CreateAcls, acls: Acls) -> Work[WireResponse | None]:
     for number, portion in enumerate(portions(request.creations, CHECKED_ACLS)):
         if number:
             yield None
-        # Kafka fails the whole request if one ACL has ANY or MATCH.
+        # Fails the whole request.
         if any(map(_is_filter, portion)):
             return request.refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         checked = list(map(_checked, portion))
@@ -317,7 +310,7 @@ def _delete(request: DeleteAcls, acls: Acls) -> Work[WireResponse | None]:
         if wanted not in found:
             found[wanted] = DeletedAcls((yield from acls.find(wanted)))
             deleted |= dict.fromkeys(found[wanted].matching_acls)
-        # The response repeats an ACL for each filter that matches it.
+        # The response repeats an ACL for each matching filter.
         match_count += len(found[wanted].matching_acls)
         if len(deleted) > CHANGED_ACLS_MAX:
             return request.refused(*TOO_MANY_DELETIONS)

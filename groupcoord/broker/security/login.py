@@ -109,8 +109,6 @@ class _State(Enum):
     """ApiVersions or SaslHandshake."""
 
     HAS_VERSIONS = auto()
-    """SaslHandshake."""
-
     EXCHANGING = auto()
     """Tokens of the mechanism."""
 
@@ -118,7 +116,6 @@ class _State(Enum):
     """None: the client waits for its refusal."""
 
     LOGGED_IN = auto()
-    """All."""
 
 
 class LoginConnection(Connection):
@@ -144,7 +141,7 @@ class LoginConnection(Connection):
         max_request_bytes: int,
         sasl: SaslServer,
     ) -> None:
-        # Before the log-in an unknown client must not fill memory with a large request.
+        # Before the log-in a client must not fill memory with a large request.
         super().__init__(broker, client_host, principal, min(max_request_bytes, sasl.max_receive_bytes))
         self.closing_level = logging.WARNING
         self._sasl = sasl
@@ -159,7 +156,7 @@ class LoginConnection(Connection):
     # ------------------------------------------------------------ requests
 
     def _handle(self, frame: bytes | memoryview) -> None:
-        # Compares bytes without decoding, since most requests come after the log-in.
+        # Not decoded, since most requests come after the log-in.
         if self._may_pass(frame):
             super()._handle(frame)
             return
@@ -178,13 +175,12 @@ class LoginConnection(Connection):
     def _may_pass(self, frame: bytes | memoryview) -> bool:
         if self._state is not _State.LOGGED_IN:
             return False
-        # KIP-368: sessions without an end never re-authenticate.
         if self._expires_at_ms is None:
             return True
         now_ms = self._sasl.now_ms()
         if frame[:2] == SASL_HANDSHAKE:
             begun_ms = self._took_up_again_at_ms
-            # Too early: as in Kafka, answered as without SASL.
+            # Too early: answered as without SASL.
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
                 return True
             self._took_up_again_at_ms = now_ms
@@ -198,7 +194,6 @@ class LoginConnection(Connection):
         return self._took_up_again_at_ms is not None
 
     def _log_in(self, frame: bytes) -> None:
-        # Requests before the delayed refusal are dropped.
         if self._state is _State.REFUSED:
             return
         if self._state is _State.LOGGED_IN:
@@ -227,7 +222,6 @@ class LoginConnection(Connection):
         elif self._state is not _State.BEGUN:
             raise BrokenExchangeError("it sent ApiVersions twice")
         else:
-            # KIP-511: the client repeats it with a known version.
             if isinstance(request, ApiVersions) and not request.unsupported_version:
                 self._state = _State.HAS_VERSIONS
             self._broker.handle(self, request)
@@ -277,7 +271,6 @@ class LoginConnection(Connection):
         self._expires_at_ms = None if is_endless else self._sasl.now_ms() + lifetime_ms
         self.principal = ClientPrincipal(principal, self.client_host)
         self._state = _State.LOGGED_IN
-        # Only now may the client send large requests.
         self._max_request_bytes = self._max_bytes_after
         self._answer_token(step.challenge, lifetime_ms)
 
@@ -291,7 +284,7 @@ class LoginConnection(Connection):
 
     def _fail_login(self, message: str, user: str) -> None:
         self._sasl.failures.warn(self.client_host, self._mechanism, user, message)
-        self.closing_level = logging.DEBUG  # FailedLogins has logged it
+        self.closing_level = logging.DEBUG
         # Tokens without headers have no field for an error.
         is_answered = self._uses_requests and not isinstance(self._exchange, _Changed)
         error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -302,7 +295,6 @@ class LoginConnection(Connection):
     def _refuse_later(self, response: WireResponse | None, reason: str) -> None:
         sasl = self._sasl
         self._state = _State.REFUSED
-        # Nothing more is handled, and the host stops reading.
         self.pause()
         self._buffer.clear()
         # KIP-306: the delay slows down guessing.
@@ -310,7 +302,6 @@ class LoginConnection(Connection):
         sasl.refusals.add(deadline_ms, partial(self._close_refused, response, reason))
 
     def _close_refused(self, response: WireResponse | None, reason: str) -> None:
-        # The client may have disconnected during the delay.
         if self.closing is None:
             self.answer(response)
             self.refuse(reason)

@@ -97,11 +97,9 @@ class ClaimChecks(NamedTuple):
     clock_skew_ms: int = 0
 
     def bearer(self, claims: dict[str, Any]) -> Bearer:
-        """Return the bearer that the claims name."""
         user, expires_at_s = claims.get(self.subject_claim), claims.get("exp")
         if not isinstance(user, str) or not user.strip():
             raise InvalidTokenError(f"it has no claim {self.subject_claim!r}")
-        # A token without an expiry would stay valid forever.
         if expires_at_s is None or not _is_time(expires_at_s):
             raise InvalidTokenError("it has no valid claim 'exp'")
         now_ms = self.now_ms()
@@ -115,7 +113,7 @@ class ClaimChecks(NamedTuple):
 
 
 def _is_time(claim: Any) -> bool:
-    # JSON may hold true, an int in Python; above 2**53 floats are not exact.
+    # True is an int in Python; above 2**53 floats are not exact.
     return isinstance(claim, int | float) and not isinstance(claim, bool) and 0 <= claim < 2**53
 
 
@@ -129,7 +127,6 @@ def unsecured_validator(checks: ClaimChecks) -> ValidateToken:
             decoded = jwt.decode_complete(token, options={"verify_signature": False})
         except jwt.InvalidTokenError as error:
             raise InvalidTokenError(str(error)) from None
-        # A signature that is not checked must not look trusted.
         if decoded["header"].get("alg") != "none" or decoded["signature"]:
             raise InvalidTokenError("it is signed, and no keys are set (sasl.oauthbearer.jwks.endpoint.url)")
         return checks.bearer(decoded["payload"])
@@ -166,10 +163,10 @@ class KeySet:
             raise ConfigError(f"setting 'sasl.oauthbearer.jwks.endpoint.url': {url}: {error}") from None
 
     def find(self, key_id: str | None) -> Any:
-        # The header kid is optional (RFC 7515), and a single key needs none.
+        # RFC 7515: kid is optional.
         key = next(iter(self._keys.values())) if key_id is None and len(self._keys) == 1 else self._keys.get(key_id)
         age_s = self._now_s() - self._fetched_at_s
-        # Any client can invent key ids, so unknown ones cause few fetches.
+        # Clients can invent key ids.
         if age_s >= self._refresh_s or (key is None and age_s >= FETCH_PAUSE_S):
             self._fetch_soon()
         if key is None:
@@ -178,15 +175,14 @@ class KeySet:
 
     def _fetch_soon(self) -> None:
         if self._fetching is None or not self._fetching.is_alive():
-            # Set before the fetch, so that a failing URL is not fetched again at once.
+            # A failing URL is not fetched again at once.
             self._fetched_at_s = self._now_s()
-            # The event loop must not wait for a web server; the old keys hold meanwhile.
+            # Meanwhile the old keys hold.
             self._fetching = threading.Thread(target=self._fetch_again, name="groupcoord-jwks", daemon=True)
             self._fetching.start()
 
     def _fetch_again(self) -> None:
         try:
-            # A single assignment: the event loop sees the old keys or the new ones.
             self._keys = _fetch(self._url)
         except (OSError, ValueError) as error:
             logger.warning("the keys of %s could not be fetched again: %s", self._url, error)
@@ -196,7 +192,6 @@ def _fetch(url: str) -> dict[str | None, Any]:
     import jwt
 
     with urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
-        # One byte more shows that the content is too long.
         content = answer.read(JWKS_BYTES_MAX + 1)
     if len(content) > JWKS_BYTES_MAX:
         raise ValueError(f"more than {JWKS_BYTES_MAX} bytes")

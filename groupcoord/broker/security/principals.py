@@ -35,8 +35,6 @@ _DOLLAR_DIGIT = re.compile(r"\$([0-9])")
 _REPLACEMENT = re.compile(r"\\(.)|\$([0-9]+)|\$\{([A-Za-z][A-Za-z0-9]*)\}|([^\\$]+)", re.DOTALL)
 
 Replacement = tuple[int | str, ...]
-"""Literal text and group numbers."""
-
 NewPrincipal = Callable[[Mapping[str, Any] | None], str]
 """Returns the principal of a certificate in the form of ``SSLObject.getpeercert``."""
 
@@ -53,7 +51,6 @@ class MappingRule(NamedTuple):
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return the mapped name; None if the rule does not match."""
         if self.pattern is None:
             return name
         # Java: matches() tests the whole name, then replaceAll() replaces every occurrence, which may be shorter.
@@ -64,7 +61,7 @@ class MappingRule(NamedTuple):
 
     def _replaced(self, pattern: re.Pattern[str], name: str) -> Iterator[str]:
         end = position = 0
-        # re.sub tries a position again after an empty match, Java does not.
+        # After an empty match, re.sub tries a position again.
         while position <= len(name) and (match := pattern.search(name, position)) is not None:
             yield name[end : match.start()]
             yield from (part if isinstance(part, str) else match[part] or "" for part in self.replacement)
@@ -137,7 +134,6 @@ def _numbered(digits: str, groups: int) -> tuple[int | str, ...]:
 
 def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
     mapped = (rule.apply(name) for rule in rules)
-    # KIP-371: the first rule that matches decides.
     result = next((result for result in mapped if result is not None), None)
     if result is None:
         raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules matches the name {name!r}")
@@ -172,7 +168,6 @@ def _ia5_string(content: bytes) -> bytes:
     """Encode an IA5String in DER (X.690): tag, length, content."""
     size = len(content)
     length = size.to_bytes(max(size.bit_length() + 7 >> 3, 1), "big")
-    # From 128 on, the number of bytes of the length precedes it.
     prefix = b"" if size < 0x80 else bytes((0x80 | len(length),))
     return b"\x16" + prefix + length + content
 
@@ -186,6 +181,6 @@ class ClientPrincipal(str):
 
     def __new__(cls, principal: str, client_host: str) -> ClientPrincipal:
         made = super().__new__(cls, principal)
-        # Java writes addresses with a slash, ACLs name them without.
+        # Java's form has a slash, that of ACLs none.
         made.host = client_host.removeprefix("/")
         return made

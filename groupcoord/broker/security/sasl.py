@@ -73,8 +73,6 @@ def is_other_authorization_id(authorization_id: str, user: str) -> bool:
 
 
 ADDRESSES_MAX = 256
-"""Most addresses with separate counts of failed log-ins."""
-
 logger = logging.getLogger("groupcoord.host")
 
 
@@ -87,7 +85,7 @@ class FailedLogins:
         self._addresses: set[str] = set()
 
     def warn(self, client_host: str, mechanism: str, user: str, reason: str) -> None:
-        # An attacker may come from any number of addresses.
+        # An attacker may have any number of addresses.
         if len(self._addresses) < ADDRESSES_MAX:
             self._addresses.add(client_host)
         whose = client_host if client_host in self._addresses else "other addresses"
@@ -95,7 +93,6 @@ class FailedLogins:
         self._log.warning(f"failed log-ins from {whose}", self._now_s(), message, client_host, mechanism, user, reason)
 
     def report(self, *, ends: bool = False) -> None:
-        """Log the omitted lines, and forget addresses."""
         self._log.report(self._now_s(), ends=ends)
         self._addresses.clear()
 
@@ -120,7 +117,7 @@ class SaslServer(NamedTuple):
     max_reauth_ms: int = 0
 
     def session_lifetime_ms(self, expires_at_ms: int | None) -> int:
-        """Return the lifetime of a session that begins now, in milliseconds; 0 without a limit."""
+        """Return the lifetime of a session that begins now; 0 without a limit."""
         if expires_at_ms is None:
             return self.max_reauth_ms
         left_ms = max(expires_at_ms - self.now_ms(), 0)
@@ -134,10 +131,9 @@ class Users:
     """Digests of passwords by user."""
 
     def __init__(self, passwords: Mapping[str, str] | None = None) -> None:
-        # Digests under a random key have one length, and no use outside of this process.
+        # Digests under a random key have no use outside of this process.
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._digests = {name: self._digest(password) for name, password in (passwords or {}).items()}
-        # Random, so that no password has this digest.
         self._nobody = secrets.token_bytes(_KEY_BYTES)
 
     def has(self, name: str, password: str) -> bool:

@@ -42,8 +42,6 @@ from groupcoord.wire.security_messages import (
 )
 
 ITERATIONS = 4_096
-"""Iterations for users of a file."""
-
 SHORTEST_SALT_BYTES = 12
 """Shortest salt that scramp accepts; users with shorter ones can't log in."""
 
@@ -66,9 +64,7 @@ class ScramCredential(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Visible form of a credential: its salt and iterations. ``salt_bytes`` is None for salts of
-    Kafka's Java clients.
-    """
+    """Salt and iterations. ``salt_bytes`` is None for salts of Kafka's Java clients."""
 
     salt_bytes: int | None
     iterations: int
@@ -107,21 +103,20 @@ class Nobody:
         self._shapes: dict[str, list[tuple[Shape, int]]] = {}
 
     def resemble(self, mechanism: str, credentials: Iterable[ScramCredential]) -> None:
-        """Adopt the most frequent shapes of these credentials."""
-        # Bounded, because each log-in compares all shapes.
+        # Each log-in compares all shapes.
         self._shapes[mechanism] = Counter(map(_shape_of, credentials)).most_common(SHAPES_MAX)
 
     def salt(self, mechanism: str, user: str) -> bytes:
-        """Return a salt like that of Kafka's Java clients, always the same."""
+        """Return the salt of a name, like one of Kafka's Java clients."""
         return _java_salt(self._seed(mechanism, user))
 
     def credential(self, mechanism: str, user: str) -> ScramCredential:
-        """Return a credential that no proof fits, always the same."""
+        """Return the credential of a name."""
         seed = self._seed(mechanism, user)
-        # From the stored secret, so a restart shows the same.
+        # From the stored secret, which a restart keeps.
         key = hmac.digest(self._secret, seed, hash_of(mechanism))
         shapes = self._shapes.get(mechanism) or [(Shape(None, ITERATIONS), 1)]
-        # Weighted rendezvous hashing: a new or removed shape moves only the names that it gains or loses.
+        # Weighted rendezvous hashing: a new shape moves few names.
         (salt_bytes, iterations), _ = min(shapes, key=lambda counted: _distance(seed, *counted))
         salt = _java_salt(seed) if salt_bytes is None else hashlib.shake_256(seed).digest(salt_bytes)
         return ScramCredential(salt, key, key, iterations)
@@ -136,7 +131,7 @@ def _shape_of(credential: ScramCredential) -> Shape:
 
 
 def _distance(seed: bytes, shape: Shape, count: int) -> float:
-    # An exponential variable with the rate count: the smallest one falls on a shape in proportion to its count.
+    # An exponential variable with the rate count: each shape has the smallest one in proportion to its count.
     drawn = int.from_bytes(hmac.digest(seed, repr(tuple(shape)).encode(), "sha256")[:8], "big")
     return -math.log((drawn + 1) / (1 << 64)) / count
 
@@ -170,13 +165,11 @@ class ScramExchange:
                 return Step(self._first(message))
             self._server.set_client_final(message)
             return Step(self._server.get_server_final().encode(), self._user)
-        # One message for all kinds of invalid tokens.
         except (ScramException, ValueError):
             raise LoginFailedError(invalid_credentials(self._mechanism), self._user or "") from None
 
     def _first(self, message: str) -> bytes:
-        # scramp has no authorization ids: requests to act as another user are refused here, as in Kafka.
-        # A malformed message may have fewer parts; scramp refuses it below.
+        # scramp has no authorization ids, and refuses malformed messages below.
         _, authorization_id, name, *_ = message.split(",") + [""] * 2
         if is_other_authorization_id(authorization_id.removeprefix("a="), name.removeprefix("n=")):
             raise LoginFailedError(OTHER_AUTHORIZATION_ID)
@@ -211,7 +204,7 @@ class _Kept(NamedTuple):
 
 
 class CredentialFileError(DataFileError):
-    """Unreadable or invalid file of credentials."""
+    """Unreadable or malformed file of credentials."""
 
 
 class ScramCredentials:
@@ -243,12 +236,11 @@ class ScramCredentials:
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         key = (user, mechanism)
-        # An administrator's change wins over the file of users.
         return self._altered.get(key) or self._fixed.get(key)
 
     def find_or_feign(self, mechanism: str, user: str) -> ScramCredential:
         """Return a user's credential, or a feigned one for users without a usable one."""
-        # Both are computed for every name, so that the time is the same.
+        # Both are computed, so that the time is the same.
         feigned, found = self._nobody.credential(mechanism, user), self.find(mechanism, user)
         return feigned if found is None or len(found.salt) < SHORTEST_SALT_BYTES else found
 
@@ -258,14 +250,13 @@ class ScramCredentials:
         """Change credentials, at most one per user, each independently of the others."""
         changes: tuple[Change, ...] = (*request.deletions, *request.upsertions)
         users = Counter(change.name for change in changes)
-        # One result for each user.
         if not permissions.on_cluster(Operation.ALTER):
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return AlterUserScramCredentialsResponse(tuple(AlteredUser(user, denied) for user in users))
         altered = dict(self._altered)
         results: dict[str, AlteredUser] = {}
         for change in changes:
-            # Before duplicates, as in ScramControlManager.
+            # As in ScramControlManager, before duplicates.
             error, message = _refusal(change)
             if error is ErrorCode.NONE and users[change.name] > 1:
                 error, message = ErrorCode.DUPLICATE_RESOURCE, DUPLICATE
@@ -289,7 +280,7 @@ class ScramCredentials:
             denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return DescribeUserScramCredentialsResponse((DescribedUser("", denied, None),), denied, None)
         infos: dict[str, list[ScramCredentialInfo]] = {}
-        # Users of the file are settings: only credentials of administrators are described.
+        # Users of the file are settings.
         for (user, mechanism), credential in self._altered.items():
             infos.setdefault(user, []).append(ScramCredentialInfo(NUMBER_OF[mechanism], credential.iterations))
         # KIP-554: null or no users stand for all.
@@ -309,7 +300,6 @@ class ScramCredentials:
     def _set(self, altered: Credentials) -> None:
         self._altered = altered
         for mechanism in NUMBER_OF:
-            # Feigned salts must look like those that a log-in can show.
             usable = (
                 credential
                 for (_, own), credential in (self._fixed | altered).items()
@@ -324,7 +314,7 @@ def _refusal(change: Change) -> tuple[ErrorCode, str | None]:
     if change.mechanism not in NAME_OF:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
     if isinstance(change, ScramUpsertion):
-        # Kafka's own bounds (KIP-554).
+        # KIP-554.
         if change.iterations < FEWEST_ITERATIONS:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
         if change.iterations > MOST_ITERATIONS:
@@ -336,7 +326,6 @@ def _refusal(change: Change) -> tuple[ErrorCode, str | None]:
 
 def _apply(change: Change, credentials: Credentials) -> tuple[ErrorCode, str | None]:
     mechanism = NAME_OF[ScramMechanism(change.mechanism)]
-    # Only in the copy: all changes are written together.
     key = (change.name, mechanism)
     if isinstance(change, ScramUpsertion):
         credentials[key] = credential_of_salted(mechanism, change.salt, change.salted_password, change.iterations)

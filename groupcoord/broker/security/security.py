@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def delegation_token_refusal(connection: Connection) -> ErrorCode:
     """Return the error of delegation tokens: that of a broker without ``delegation.token.secret.key``."""
-    # As in Kafka, before the missing secret key.
+    # Kafka checks this first.
     if str(connection.principal) == ANONYMOUS:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -41,7 +41,6 @@ KEYS = (
     *("listener", "advertised.listeners", "sasl.", "ssl."),
     *("connection.failed.", "connections.max.reauth.", "super.users", "allow.everyone.", "authorizer."),
 )
-"""Prefixes of the settings' keys."""
 
 
 def is_security_key(key: str) -> bool:
@@ -87,7 +86,7 @@ class Security:
         self._sasl: dict[str, SaslServer] = {}
         self.tls: dict[str, TlsListener] = {}
         self.acls: Acls | None = None
-        # A server without security never imports its modules.
+        # Imported only if needed.
         if properties:
             from groupcoord.broker.security.settings import SecuritySettings, listeners_of
 
@@ -141,7 +140,7 @@ class Security:
         enabled = {mechanism for own in used.values() for mechanism in own.sasl_enabled_mechanisms}
         check_packages(enabled)
         passwords = {**users, **read_users(settings.sasl_users_file)}
-        # Replaces the cached property, which would not know these users.
+        # Replaces the cached property.
         self.credentials = ScramCredentials(self._place, passwords, tuple(sorted(enabled)))
         factory = MechanismFactory(passwords, self.credentials, self._clock)
         self._sasl = {name: self._sasl_server(name, own, factory) for name, own in used.items()}
@@ -164,7 +163,6 @@ class Security:
     ) -> Connection:
         """Return a new connection of a listener."""
         sasl = self._sasl.get(listener)
-        # Only ACLs look at the host.
         if self.acls is not None and isinstance(principal, str):
             principal = ClientPrincipal(principal, client_host)
         if sasl is None:

@@ -57,11 +57,9 @@ def _names(choices: tuple[str, ...] | None = None) -> Any:
 class SecuritySettings:
     """Settings of listeners, log-in and permissions; ConfigError if a value is not allowed."""
 
-    # listeners
     listeners: tuple[str, ...] = _names()
     advertised_listeners: tuple[str, ...] = _names()
     listener_security_protocol_map: tuple[str, ...] = _names()
-    # SASL
     sasl_enabled_mechanisms: tuple[str, ...] = _names(MECHANISMS)
     sasl_users_file: str = _text()
     sasl_server_max_receive_size: int = _number(524_288, 1)
@@ -74,7 +72,6 @@ class SecuritySettings:
     connection_failed_authentication_delay_ms: int = _number(100, 0)
     connections_max_reauth_ms: int = _number(0, 0, INT64_MAX)
 
-    # TLS
     ssl_keystore_type: str = _setting("PEM", Choice(("PEM",)))
     ssl_keystore_location: str = _text()
     ssl_keystore_password: str = _text(is_secret=True)
@@ -88,7 +85,6 @@ class SecuritySettings:
     ssl_enabled_protocols: tuple[str, ...] = _setting(("TLSv1.2", "TLSv1.3"), Names(("TLSv1.2", "TLSv1.3")))
     ssl_principal_mapping_rules: str = _text("DEFAULT")
 
-    # permissions
     authorizer_class_name: str = _setting("", Choice(("", AUTHORIZER)))
     super_users: str = _text()
     allow_everyone_if_no_acl_found: bool = _setting(False, Flag())
@@ -115,10 +111,8 @@ class SecuritySettings:
             name = inner.replace(".", "_")
             if name not in parsers:
                 raise ConfigError(f"unknown setting {key!r}{suggestion(name, set(parsers))}")
-            # KIP-103: the prefix is in lower case.
             by_listener.setdefault(listener.lower(), {})[inner] = value
         settings = cls(**read_properties(common, parsers))
-        # A listener's settings override the common ones, key by key.
         own = {name: evolve(settings, **read_properties(some, parsers)) for name, some in by_listener.items()}
         return evolve(settings, own=own)
 
@@ -136,7 +130,7 @@ _META_ADDRESS = "0.0.0.0"
 
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")
-"""Addresses that listen on all addresses of the machine, and need an advertised one."""
+"""All addresses of the machine."""
 
 
 class SecurityProtocol(StrEnum):
@@ -193,13 +187,11 @@ def listeners_of(settings: SecuritySettings) -> tuple[Listener, ...]:
         if name not in protocols:
             raise ConfigError(f"setting 'listeners': no protocol is known for {name} (listener.security.protocol.map)")
         address = advertised.pop(name, None)
-        # Clients can't connect to "all addresses".
         if address is None and host in ANY_ADDRESS:
             raise ConfigError(f"setting 'listeners': {name} on every address needs one in 'advertised.listeners'")
         address = address or Address(name, host, 0)
         check_advertised("advertised.listeners", address.host)
         listeners.append(Listener(name, protocols[name], host, port, address.host, address.port))
-    # Kafka refuses advertised listeners that it does not listen on.
     if advertised:
         raise ConfigError(f"setting 'advertised.listeners': {next(iter(advertised))} is not among 'listeners'")
     return tuple(listeners)
@@ -228,7 +220,7 @@ def _protocols(pairs: tuple[str, ...]) -> dict[str, SecurityProtocol]:
         name, _, protocol = pair.partition(":")
         if not name or protocol.upper() not in protocols:
             raise ConfigError(f"setting 'listener.security.protocol.map': {pair!r} is not NAME:PROTOCOL")
-        # Listener names are case-insensitive, as in Kafka.
+        # Case-insensitive, as in Kafka.
         named[name.upper()] = protocols[protocol.upper()]
     return named
 
@@ -265,7 +257,7 @@ def tls_listener(settings: SecuritySettings, *, uses_sasl: bool) -> TlsListener:
 def server_context(settings: SecuritySettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.ssl_enabled_protocols]
-    # The ssl module takes a range, which any list of these two versions is.
+    # The ssl module takes a range.
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     try:
         _load_identity(context, settings)

@@ -50,15 +50,13 @@ if TYPE_CHECKING:
     from groupcoord.storage.log.memory_log import PartitionLog
 
 
-# Attempts in all: the four pauses between them add up to 15 s.
+# The four pauses between them add up to 15 s.
 TRIES_MAX = 5
 FIRST_PAUSE_MS = 1_000
 
 
 def pause_ms(try_count: int) -> int:
-    """Return the pause after an attempt: 1, 2, 4 or 8 s, as in ``PersisterStateManager`` of Apache Kafka 4.4 without
-    its jitter.
-    """
+    """Return the pause after an attempt: 1, 2, 4 or 8 s, as in ``PersisterStateManager`` but without its jitter."""
     return FIRST_PAUSE_MS << try_count - 1
 
 
@@ -86,14 +84,13 @@ class _Attempts:
         self.try_count += 1
         found = results_of(response)
         failed = {partition for partition, result in found.items() if result.error_code in PASSING}
-        # Results of earlier attempts stay, since only the failed part is sent again.
         self._results.update(found)
         if failed and self.try_count < TRIES_MAX:
-            # Only what failed: each further write of the others would append another record.
+            # Each further write of the others would append another record.
             self.request = part_of(self.request, failed)
             self._persister.retry_later(self)
         else:
-            # With retries, the response is put together in the order of the request.
+            # Retries change the order.
             self._on_response(response if self.try_count == 1 else answer_of(self._whole, self._results))
 
 
@@ -153,14 +150,13 @@ class ShareCoordination:
         return self._coordinator
 
     def _open(self) -> None:
-        # Imported here, since most servers never serve share groups.
+        # Most servers never serve share groups.
         from groupcoord.coordinator.share_coordinator import ShareCoordinator
         from groupcoord.records.share_state import decode_share_state
         from groupcoord.storage.stores.topics import TopicLogStore
 
         if not self.is_possible:
             return
-        # KIP-932: the first use creates the topic.
         with self._topics.edit() as edit:
             topic = ensure_internal_topic(edit, SHARE_STATE_TOPIC, self.config)
         store = TopicLogStore(self._log, self._has_log, self._settings, decode_share_state)
@@ -180,7 +176,7 @@ class ShareCoordination:
         for index in indexes:
             try:
                 coordinator.load(index)
-            # Other partitions are served; reload_failed tries again.
+            # reload_failed tries again.
             except LoadError as error:
                 logger.error("partition %d of %s can't be loaded: %s", index, SHARE_STATE_TOPIC, error)
 
@@ -215,7 +211,6 @@ class ShareCoordination:
             self._coordinator.topic_deleted(topic.topic_id)
 
     def _submit(self, request: ShareStateRequest, token: Any) -> None:
-        """Send a request of the server itself."""
         coordinator = self.coordinator
         if coordinator is None:
             token.answer(request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -247,7 +242,6 @@ class ShareCoordination:
 
 
 ENTRIES_AT_ONCE = 50
-"""Most share-partitions and state batches that are handled in one step."""
 
 
 class ShareStateRequests:
@@ -262,10 +256,8 @@ class ShareStateRequests:
         coordinator = self._share.coordinator
         if coordinator is None:
             return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        # Clients decide on the number of entries; many would hold up other requests.
         if holds_more(request, ENTRIES_AT_ONCE):
             return self._answer_in_steps(coordinator, request, connection)
-        # The coordinator answers the connection itself, now or later.
         coordinator.submit(request, connection, connection.principal)
         self._share.deliver_replies()
         return None
@@ -316,7 +308,7 @@ class ServerShareHost:
         awaited = AwaitedAnswer(question, self._take)
 
         def answered(response: ShareStateResponse) -> None:
-            # Read now, with the states, so that the lag is not older than the start offset.
+            # Read together with the states: the lag must not be older than the start offset.
             ends = known_ends(question.ends_wanted(response), self._latest_offset)
             awaited.found_out(ShareCoordinatorAnswered(question, response, ends))
 
@@ -332,12 +324,11 @@ class ServerShareHost:
         whole: Any = request
         results: dict[TopicIdPartition, AnyResult] = {}
         for topic in whole.topics:
-            # One portion at a time, so that other groups have their turn.
             for some in portions(topic.partitions, ENTRIES_AT_ONCE):
                 answer = Answer()
                 portion = evolve(whole, topics=(topic._replace(partitions=tuple(some)),))
                 self._share.persister.ask(portion, answer.answer)
-                # None also gives other connections their turn if the response is there.
+                # None gives other connections their turn.
                 yield None if answer.is_done else answer
                 results |= results_of(answer.response)
         answered(answer_of(request, results))
@@ -348,9 +339,9 @@ class ServerShareHost:
         if topic is None or not topic.has_partition(index):
             return None
         try:
-            # Whole data: the group's coordinator need not lead the partition.
+            # The group's coordinator need not lead the partition.
             log = self._data.log(topic, index)
         except FailedLogError:
             return None
-        # The lag includes records of open transactions, as for read_uncommitted.
+        # As for read_uncommitted, the lag includes records of open transactions.
         return None if log is None else log.end_offset

@@ -64,7 +64,7 @@ class DeadLetters:
         done: Callable[[], None],
     ) -> None:
         """Append a record for each given up record, then call ``done``."""
-        # Imported here: most servers never send a dead letter.
+        # Most servers never send a dead letter.
         from groupcoord.broker.share.letters import Origin
 
         origin, log_read = Origin(topic.name, index, group_id), log if settings.copies_dead_letters else None
@@ -80,12 +80,12 @@ class DeadLetters:
             # As recorded: the partition of the same number, modulo their count.
             index = origin.partition % target.partition_count
             bytes_max = self._data.settings_of(target).max_message_bytes
-            # Lazy, since a run may span millions of offsets.
+            # A run may span millions of offsets.
             left, given_up = _given_up(runs), list[GivenUp]()
-            # Letters that a job has left over come first, which keeps their order.
+            # Letters that a job has left over come first.
             while given_up := [*given_up, *islice(left, LETTERS_AT_ONCE - len(given_up))]:
                 data = b"" if log is None else _read(log, given_up)
-                # Copied batches may be compressed, so the event loop must not wait for them.
+                # Decompressing may take long.
                 portions, count = yield from run_in_executor(write_letters, origin, given_up, data, bytes_max)
                 for portion in portions:
                     yield from self._append(target.topic_id, index, portion)
@@ -108,7 +108,6 @@ class DeadLetters:
             if not config.errors_deadletterqueue_auto_create_topics_enable:
                 raise NoDeadLetterTopicError(f"there is no topic {name!r}, and it may not be made")
             with topics.edit() as edit:
-                # Without this config the check below would refuse the new topic, too.
                 topic = edit.create(name, config.num_partitions, configs={ALLOWS_DEAD_LETTERS: "true"})
             self._on_created([name])
         # Otherwise a group's config alone could write to any topic with the prefix.
@@ -122,7 +121,6 @@ class DeadLetters:
             try:
                 self._try_append(topic_id, index, portion)
             except TopicLogError as error:
-                # Only a disk can recover; a refusal would repeat.
                 if error.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise
                 pause = Awaited()
@@ -130,17 +128,16 @@ class DeadLetters:
                 yield pause
             else:
                 return
-        # The last attempt: its error ends the sending, and the letters are dropped.
+        # Its error ends the sending.
         self._try_append(topic_id, index, portion)
 
     def _try_append(self, topic_id: UUID, index: int, portion: Portion) -> None:
         from groupcoord.records.batches import frame_records
 
-        # By id: a topic of this name may have been created again.
+        # A topic of this name may have been created again.
         topic = self._data.topics.get_by_id(topic_id)
         if topic is None:
             raise TopicLogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
-        # Whichever node leads the partition, its log is shared.
         log = self._data.whole.log(topic, index)
         if log is None:
             raise TopicLogError(ErrorCode.POLICY_VIOLATION, "topics hold nothing")
@@ -172,9 +169,9 @@ def _given_up(runs: Sequence[Run]) -> Iterator[GivenUp]:
 
 
 def _read(log: PartitionLog, given_up: Sequence[GivenUp]) -> bytes:
-    # The source topic was deleted meanwhile; letters go without contents.
+    # Letters of a deleted topic go without contents.
     if log.is_closed:
         return b""
-    # Retention may have removed the first of these records since they were fetched.
+    # Retention may have removed the first of these.
     offset = max(given_up[0].offset, log.start_offset)
     return b"".join(log.read(offset, given_up[-1].offset + 1, READ_BYTES, takes_first=True).parts)

@@ -88,19 +88,18 @@ class ShareSession:
         self.epoch = FIRST_EPOCH + 1 if self.epoch == LAST_EPOCH else self.epoch + 1
 
     def add(self, partition: SharedPartition, name: str) -> None:
-        # Clients name known partitions again to acknowledge records of them.
+        # Clients name known partitions again to acknowledge records.
         if partition not in self.partitions:
             self.partitions[partition] = name
             self.due.add(partition)
 
     def forget(self, partitions: Iterable[SharedPartition]) -> None:
         for partition in partitions:
-            # A client may name partitions that the session does not have.
             self.partitions.pop(partition, None)
             self.due.discard(partition)
 
     def rotated(self, epoch: int) -> list[SharedPartition]:
-        # Each is first at times, so that max_bytes starves none of them.
+        # Rotated, so that max_bytes starves none.
         partitions = list(self.partitions)
         first = epoch % len(partitions) if partitions else 0
         return partitions[first:] + partitions[:first]
@@ -119,7 +118,6 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, group_id: str, member_id: str, connection: Connection) -> ShareSession:
-        # A member has one session; the new one replaces it, even on another connection.
         known = self._sessions.get((group_id, member_id))
         if known is not None:
             self.remove(known)
@@ -131,12 +129,12 @@ class ShareSessions:
         return session
 
     def find(self, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
-        """Return the session of a request with this epoch, and advance the epoch; or an error."""
+        """Return the session of a request and advance its epoch; or an error."""
         session = self._sessions.get((group_id, member_id))
         # KIP-932: SHARE_SESSION_NOT_FOUND wins over a wrong epoch.
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
-        # As in Kafka, the final epoch closes a session at any epoch.
+        # As in Kafka, at any epoch.
         if epoch == FINAL_EPOCH:
             return session
         if epoch != session.epoch:
@@ -178,13 +176,13 @@ class ShareSessions:
 MEMBER_ID_MAX = 36
 RECORD_LIMIT_MODE = 1
 SESSION_PARTITIONS_MAX = 2_000
-"""Most partitions of one session; each wake-up checks all of them."""
+"""Each wake-up checks all of them."""
 
 NOT_HOSTED = "This server does not host this topic-partition."
 
 
 class _Acknowledged(NamedTuple):
-    """Result of the acknowledgements of one partition."""
+    """Result of the acknowledgements of a partition."""
 
     error_code: ErrorCode
     message: str | None = None
@@ -207,7 +205,7 @@ class _Fetching:
     """State of a ShareFetch.
 
     Attributes:
-        has_paused: whether other requests may have been handled since the look-up of its share-partitions.
+        has_paused: whether other requests may have been handled since the look-up.
         outcomes: the results by partition, in reading order.
     """
 
@@ -251,12 +249,12 @@ class ShareRequests:
         self.sessions.remove(session)
         for partition in session.partitions:
             led = self.partitions.known(SharePartitionKey(session.group_id, *partition))
-            # A share-partition that was dropped holds no locks of the member.
+            # A dropped share-partition holds no locks.
             if led is not None:
                 self.partitions.release(led, session.member_id)
 
     def _wait(self, deadline_ms: int, watched: Iterable[LedPartition] = ()) -> Work[None]:
-        """Wait until a deadline, or until one of some share-partitions changes."""
+        """Wait until a deadline or a change of the watched share-partitions."""
         awaited = Awaited()
         timer = self.timers.add(deadline_ms, awaited.done)
         for led in watched:
@@ -264,7 +262,7 @@ class ShareRequests:
         try:
             yield awaited
         finally:
-            # Also when the client disconnects, which closes this generator.
+            # Also when the client disconnects.
             self.timers.cancel(timer)
             for led in watched:
                 led.waiting.pop(awaited.done, None)
@@ -278,7 +276,7 @@ class ShareRequests:
         if error_code is ErrorCode.NONE and request.is_renew_ack:
             sizes = request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms
             error_code = ErrorCode.INVALID_REQUEST if any(sizes) else ErrorCode.NONE
-        # As in Kafka, an invalid request does not advance the session's epoch.
+        # As in Kafka, without a new epoch.
         if error_code is not ErrorCode.NONE:
             return ShareFetchResponse(error_code)
         group_id, member_id = request.group_id or "", request.member_id or ""
@@ -295,13 +293,11 @@ class ShareRequests:
             found = self.sessions.find(group_id, member_id, request.share_session_epoch)
         if isinstance(found, ErrorCode):
             return ShareFetchResponse(found)
-        # A client may send a negative time.
         deadline_ms = self._data.clock.now_ms() + max(request.max_wait_ms, 0)
         return self._fetch(_Fetching(found, request, permissions, deadline_ms), connection)
 
     def _is_full(self, group_id: str, member_id: str) -> bool:
         limit = self._data.config.group_share_max_share_sessions
-        # A session that replaces its predecessor needs no further room.
         return len(self.sessions) >= limit and not self.sessions.has(group_id, member_id)
 
     def _refuse_full(self, max_wait_ms: int) -> Work[WireResponse | None]:
@@ -313,12 +309,10 @@ class ShareRequests:
         session, request = fetching.session, fetching.request
         is_final = request.share_session_epoch == FINAL_EPOCH
         named_count = sum(len(topic.partitions) for topic in request.topics)
-        # A refusal leaves the session open.
         if len(session.partitions) + named_count > SESSION_PARTITIONS_MAX:
             return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
         # Before reading: released records can be acquired again.
         acknowledged = yield from self._acknowledge_all(session, request, fetching.permissions)
-        # Its partitions are acknowledged, but no longer read.
         if is_final:
             self._end(session)
         else:
@@ -332,7 +326,7 @@ class ShareRequests:
 
     def _update(self, session: ShareSession, request: ShareFetch) -> None:
         for topic in request.topics:
-            # The kept name decides on the error after the topic is deleted.
+            # The error depends on the kept name after the topic is deleted.
             known = self._data.topics.get_by_id(topic.topic_id)
             for partition in topic.partitions:
                 session.add(
@@ -344,11 +338,10 @@ class ShareRequests:
     def _read_or_wait(self, fetching: _Fetching) -> Work[None]:
         led = yield from self._led(fetching)
         is_late, has_waited = fetching.request.max_wait_ms <= 0, False
-        # If no partition is led here, there is nothing to wait for.
         while led:
             readable = self._readable(fetching, led, has_waited=has_waited)
             is_late = is_late or self._data.clock.now_ms() >= fetching.deadline_ms
-            # Others may acquire the records between the wake-up and this turn.
+            # Others may have acquired the records.
             if (self._is_enough(fetching, readable) or is_late) and (self._read(fetching, readable) or is_late):
                 return
             fetching.has_paused = has_waited = True
@@ -361,7 +354,7 @@ class ShareRequests:
             if number % PORTION == 0:
                 fetching.has_paused = True
                 yield None
-            # Another request of the session may have forgotten the partition during a pause.
+            # Another request of the session may have removed it.
             found = self._lead(partition, fetching)
             if isinstance(found, LedPartition):
                 led[partition] = found
@@ -374,7 +367,7 @@ class ShareRequests:
     ) -> dict[SharedPartition, LedPartition]:
         readable = {}
         for partition, each in led.items():
-            # Without a pause, nothing can have changed since the look-up.
+            # Unchanged without a pause.
             if self.partitions.is_usable(each) if fetching.has_paused else each.error_code is ErrorCode.NONE:
                 readable[partition] = each
                 fetching.outcomes[partition] = _Outcome()
@@ -413,10 +406,10 @@ class ShareRequests:
             try:
                 found = acquirable_bytes(each, settings)
             except TopicLogError:
-                return True  # the read reports it
+                return True
             has_some = has_some or bool(found)
             size_bytes += found or 0
-        # min_bytes may be 0, but a fetch without records waits all the same.
+        # Even with min_bytes 0, a fetch without records waits.
         return has_some and size_bytes >= fetching.request.min_bytes
 
     def _read(self, fetching: _Fetching, led: dict[SharedPartition, LedPartition]) -> bool:
@@ -432,7 +425,6 @@ class ShareRequests:
             except TopicLogError as error:
                 fetching.outcomes[partition].error_code = error.error_code
                 has_failed = True
-        # fetch.max.bytes of the broker also bounds clients that want more.
         left_bytes, left_records = min(request.max_bytes, self._data.config.fetch_max_bytes), request.max_records
         # As in Kafka, each partition gets the same share of the bytes.
         share_bytes = max(left_bytes // max(len(ready), 1), 1)
@@ -445,7 +437,7 @@ class ShareRequests:
                 request.share_acquire_mode == RECORD_LIMIT_MODE,
             )
             try:
-                # The first batch may exceed the limit: a larger one would never arrive.
+                # A larger batch would never arrive.
                 read = read_and_acquire(each, wanted, settings, share_bytes, now_ms, takes_first=not has_read)
             except TopicLogError as error:
                 fetching.outcomes[partition].error_code = error.error_code
@@ -474,7 +466,6 @@ class ShareRequests:
             if outcome.error_code is ErrorCode.NONE:
                 session.due.discard(partition)
             else:
-                # The recovery is reported, too.
                 session.due.add(partition)
                 has_failed = True
             if is_listed:
@@ -565,7 +556,7 @@ class ShareRequests:
         permissions: Permissions,
         done: Callable[..., None],
     ) -> None:
-        # Without the session's name: a deleted topic is UNKNOWN_TOPIC_ID here, as in Kafka.
+        # Not the session's name: a deleted topic is UNKNOWN_TOPIC_ID here.
         topic = self._find(partition, "", permissions)
         try:
             # As in Kafka, malformed batches win over an unknown topic.
@@ -577,7 +568,7 @@ class ShareRequests:
             done(partition, topic)
             return
         led = self.partitions.current(SharePartitionKey(session.group_id, *partition))
-        # As in Kafka, partitions never fetched, or dropped, are unknown.
+        # As in Kafka, it was never fetched, or dropped.
         if led is None:
             done(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         else:
@@ -586,13 +577,12 @@ class ShareRequests:
 
 def _refusal(request: ShareFetch | ShareAcknowledge, permissions: Permissions) -> ErrorCode:
     """Return the error of a request regardless of its session, or NONE."""
-    # Before the permission: without a group there is nothing to authorize.
     if request.group_id is None:
         return ErrorCode.INVALID_REQUEST
     error_code = permissions.group_error(request.group_id, Operation.READ)
     if error_code is not ErrorCode.NONE:
         return error_code
-    # After the permission, as in KafkaApis.
+    # KafkaApis checks the permission first.
     is_sound = request.member_id and len(request.member_id) <= MEMBER_ID_MAX
     return ErrorCode.NONE if is_sound else ErrorCode.INVALID_REQUEST
 

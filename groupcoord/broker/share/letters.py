@@ -15,8 +15,6 @@ from groupcoord.schema.primitives import MalformedError, read_varint, write_vari
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, UNREADABLE, read_payload, record_heads
 
 PORTION_BYTES = 1024 * 1024
-"""Bytes that are appended at a time."""
-
 _NULL = sized(None)
 _NOTHING = _NULL * 2
 _RECORD_BYTES = 12
@@ -59,7 +57,7 @@ def write_letters(
     """
     offsets = [each.offset for each in given_up]
     contents, next_offset = _contents(data, offsets)
-    # Without a batch there is nothing to read, now or later.
+    # Without a batch there is nothing to read.
     count = bisect_left(offsets, next_offset) or len(given_up)
     return list(_portions(origin, given_up[:count], contents, batch_bytes_max - BATCH_HEADER_BYTES)), count
 
@@ -69,14 +67,13 @@ def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], in
     contents: dict[int, bytes] = {}
     next_offset = looked_at_bytes = 0
     try:
-        # The CRC was checked by the append.
         for batch in iter_batches(data, check_crc=False):
-            # The rest is for another job, so that no job takes long.
+            # No job may take long.
             if looked_at_bytes >= PORTION_BYTES:
                 break
             next_offset = batch.next_offset
             wanted = offsets[bisect_left(offsets, batch.base_offset) : bisect_left(offsets, next_offset)]
-            # The claimed number alone could make the job run for minutes.
+            # The claimed number could make the job run for minutes.
             if not wanted or batch.record_count > BATCH_RECORDS_MAX:
                 continue
             try:
@@ -84,8 +81,8 @@ def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], in
                 looked_at_bytes += len(payload)
                 contents.update(_contents_in(batch, payload, wanted))
             except UNREADABLE:
-                looked_at_bytes += PORTION_BYTES  # it may have been large
-    # The last batch is truncated by the read.
+                looked_at_bytes += PORTION_BYTES
+    # The read truncates the last batch.
     except InvalidBatchError:
         pass
     return contents, next_offset
@@ -99,7 +96,6 @@ def _contents_in(batch: Batch, payload: bytes, wanted: Sequence[int]) -> Iterato
             key, position = _field(payload, head.key_position, head.end)
             value, _ = _field(payload, position, head.end)
             yield offset, key + value
-        # The rest of a large batch need not be parsed.
         if offset >= wanted[-1]:
             return
 
@@ -109,7 +105,7 @@ def _field(payload: bytes, position: int, record_end: int) -> tuple[bytes, int]:
     if size < 0:
         return _NULL, position
     end = position + size
-    # A producer wrote the lengths; none may reach into the next record.
+    # A producer wrote the lengths.
     if end > record_end:
         raise MalformedError(f"a field of {size} bytes, {record_end - position} left")
     return sized(payload[position:end]), end
@@ -123,7 +119,7 @@ def _portions(
     for each in given_up:
         headers = _headers(origin, each)
         content = contents.get(each.offset, _NOTHING)
-        # The topic takes no such batch; the letter still names the record.
+        # The letter still names the record.
         if len(content) + len(headers) + _RECORD_BYTES > bytes_max:
             content = _NOTHING
         body_bytes = len(content) + len(headers) + _RECORD_BYTES
@@ -134,7 +130,6 @@ def _portions(
         body = b"\x00" + write_varint(0) + write_varint(len(portion)) + content + headers
         portion.append(write_varint(len(body)) + body)
         size_bytes += body_bytes
-    # Never empty, as at least one record was given up.
     yield Portion(b"".join(portion), len(portion))
 
 

@@ -103,7 +103,6 @@ class LedPartition:
         self.is_burying = False
 
     def wake(self) -> None:
-        # A copy, since a fetch that wakes up removes its callback.
         for wake in list(self.waiting):
             wake()
 
@@ -136,7 +135,6 @@ class SharePartitions:
         try:
             log, leader_epoch = self._data.log_with_epoch(topic, key.partition)
         except FailedLogError as error:
-            # Waiting fetches learn of it now, not at their deadlines.
             self._drop_key(key)
             return error.error_code
         if log is None:
@@ -144,13 +142,12 @@ class SharePartitions:
         led = self._led.get(key)
         if led is not None and led.log is log and led.leader_epoch == leader_epoch:
             return led
-        # An election or a new log: another leader may have written the state.
+        # Another leader may have written the state.
         self._drop_key(key)
         led = LedPartition(key, topic, log, leader_epoch)
-        # Before its state is read: an error that comes at once drops it again.
+        # An error that comes at once drops it again.
         self._led[key] = led
         keys = self._watched.setdefault(log, {})
-        # One watcher for all groups that read the log.
         if not keys:
             log.watchers[self._log_changed] = None
         keys[key] = led
@@ -198,7 +195,7 @@ class SharePartitions:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _drop(self, led: LedPartition, error_code: ErrorCode) -> None:
-        # A late response may concern a share-partition that was replaced since.
+        # A late response may concern a replaced share-partition.
         if self._led.get(led.key) is not led:
             return
         del self._led[led.key]
@@ -207,12 +204,10 @@ class SharePartitions:
         if not keys:
             del self._watched[led.log]
             led.log.watchers.pop(self._log_changed, None)
-        # Set before the waiting fetches wake up and read it.
         led.error_code = error_code
         led.wake()
 
     def _log_changed(self, log: PartitionLog) -> None:
-        # A copy, since dropping removes entries.
         for led in list(self._watched.get(log, {}).values()):
             if log.is_closed:
                 self._drop(led, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -234,11 +229,10 @@ class SharePartitions:
             self._drop(led, for_member(state.error_code))
             return
         start_offset = state.start_offset
-        # The group begins here, by its setting.
         if start_offset == NO_START_OFFSET:
             settings = self.settings_of(led.key.group_id)
             try:
-                # As in Kafka it is not written: until an acknowledgement, a restart decides again.
+                # As in Kafka, not written before an acknowledgement.
                 start_offset = start_offset_of(settings.auto_offset_reset, led.log, self._data.clock.now_ms())
             except TopicLogError as error:
                 self._drop(led, error.error_code)
@@ -246,8 +240,8 @@ class SharePartitions:
         led.state_epoch = state.state_epoch
         end_offset = led.log.end_offset
         try:
-            # Batches beyond the log's end, which it has lost, are dropped: those offsets may be reused.
-            # A state that any client with CLUSTER_ACTION has written may be invalid.
+            # Batches beyond the log's end are dropped, as those offsets may be reused. Any client with CLUSTER_ACTION
+            # may have written an invalid state.
             led.records = SharePartition(
                 start_offset,
                 [
@@ -261,7 +255,7 @@ class SharePartitions:
             self._lines.log(logging.ERROR, "unusable state", self._now_s(), message, led.key.text, error)
             self._drop(led, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        # The state has no reason for archiving; as in Kafka the count decides.
+        # As in Kafka the count decides, since the state has no reason for archiving.
         limit = self.settings_of(led.key.group_id).delivery_count_limit
         for run in led.records.archiving():
             run.state.is_rejected = run.state.count < limit
@@ -287,17 +281,15 @@ class SharePartitions:
         if error_code is ErrorCode.NONE:
             led.records.written(write)
         else:
-            # Records get back their state from before the write.
             led.records.refused(write)
         if done is not None:
             done(ErrorCode.NONE if error_code is ErrorCode.NONE else for_member(error_code))
-        # A newer leader or state exists, so nothing here is valid.
         if error_code in _FENCED:
             self._drop(led, for_member(error_code))
             return
         if error_code is ErrorCode.NONE:
             self._bury(led)
-        # Always, though Kafka wakes fetches only if the start offset has moved.
+        # Kafka does so only if the start offset has moved.
         led.wake()
 
     def _bury(self, led: LedPartition) -> None:
@@ -312,7 +304,7 @@ class SharePartitions:
 
     def _buried(self, led: LedPartition, records: SharePartition, dead: Sequence[Run]) -> None:
         led.is_burying = False
-        if self._led.get(led.key) is led:  # else the new leader sends them again
+        if self._led.get(led.key) is led:  # the new leader sends them again
             self.write(led, records.archive(dead))
 
     # ------------------------------------------------------------ members
@@ -327,7 +319,7 @@ class SharePartitions:
         except RefusedAcknowledgementError as error:
             done(error.error_code)
             return
-        # Renewals and offsets below the start offset change nothing that is stored (KIP-1222).
+        # Renewals and offsets below the start offset are not stored (KIP-1222).
         if write is None:
             done(ErrorCode.NONE)
         else:
@@ -343,14 +335,14 @@ class SharePartitions:
 
     def watch_locks(self, led: LedPartition) -> None:
         lock_ms = None if led.records is None else led.records.next_lock_ms()
-        # A later deadline keeps the timer, which is set again when it expires.
+        # The timer is set again when it expires.
         if lock_ms is not None and (led.lock_ms is None or lock_ms < led.lock_ms):
             led.lock_ms = lock_ms
             self.dead_letters.timers.add(lock_ms, partial(self._lock_expires, led))
 
     def _lock_expires(self, led: LedPartition) -> None:
         led.lock_ms = None
-        # Dropped since, and locks are not stored: the next leader knows none.
+        # Locks are not stored.
         if self._led.get(led.key) is not led:
             return
         if self._is_current(led):
@@ -369,7 +361,7 @@ class SharePartitions:
 
 def start_offset_of(policy: AutoOffsetReset, log: PartitionLog, now_ms: int) -> int:
     if policy.duration_ms is not None:
-        # Rare enough to block for: once for each new share-partition.
+        # Blocks once for each new share-partition.
         found = do_whole(find_time(log, now_ms - policy.duration_ms))
         return log.end_offset if found is None else found.offset
     return log.start_offset if policy == EARLIEST else log.end_offset
@@ -399,7 +391,7 @@ def acquirable_bytes(led: LedPartition, settings: ShareGroupSettings) -> int | N
     records = led.records
     if records is None:
         return None
-    # DeleteRecords and retention remove records that were never acquired.
+    # Retention may remove records that were never acquired.
     records.log_starts_at(led.log.start_offset)
     if not records.can_acquire(settings):
         return None
@@ -417,31 +409,30 @@ def read_and_acquire(
     assert records is not None, "only what is known is read"
     is_committed = settings.isolation_level == READ_COMMITTED
     end_offset = end_of(led, settings)
-    # Batches behind the last wanted record are not read, unless compaction left a gap before them.
+    # Batches behind the last wanted record matter only if compaction left a gap before them.
     for stop in (min(records.last_wanted(wanted.max_records) + 1, end_offset), end_offset):
         found = led.log.read(
             records.next_fetch_offset(), stop, max_bytes, takes_first=takes_first, lists_aborted=is_committed
         )
         if found.parts:
-            break  # else there is a gap in the log before the next batch
+            break
     data = b"".join(found.parts)
     batches = []
     try:
-        # The CRC was checked by the append.
         for batch in iter_batches(data, check_crc=False):
             batches.append(batch)
     except TruncatedBatchError:
-        pass  # the last one is truncated by the limit
+        pass  # truncated by the limit
     if not batches:
         return NOTHING_READ
     in_log = [LogBatch(batch.base_offset, batch.next_offset - 1) for batch in batches]
     acquired = records.acquire(wanted, in_log, settings, now_ms)
     if not acquired:
         return NOTHING_READ
-    # Counted before aborted records are cut out, since these used up the limit, too.
+    # Aborted records used up the limit, too.
     count = sum(entry.last - entry.first + 1 for entry in acquired)
     first, last = acquired[0].first, acquired[-1].last
-    # Whole batches, as clients skip records that are not acquired.
+    # Clients skip records that are not acquired.
     sent = [batch for batch in batches if batch.next_offset > first and batch.base_offset <= last]
     if is_committed and found.aborted:
         aborted = _aborted_ranges(batches, found.aborted)
@@ -456,7 +447,7 @@ def read_and_acquire(
 def _aborted_ranges(batches: Sequence[Batch], transactions: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
     ranges = []
     for batch in batches:
-        # In Kafka, control records are acquired like others, and clients skip them.
+        # In Kafka, control records are acquired, and clients skip them.
         if batch.is_control or not batch.is_transactional:
             continue
         for transaction in transactions:

@@ -82,10 +82,8 @@ METADATA_TOPIC = "__cluster_metadata"
 TOPIC_DENIED = "Topic authorization failed."
 
 TOPICS_AT_ONCE = 250
-"""Topics that are created, changed or deleted in one step."""
 DUPLICATES_KEPT = 4
 ENTRIES_GROUPED = 1_000
-"""Entries of a request that are compared in one step."""
 
 
 def answer_create_topics(
@@ -101,18 +99,18 @@ def answer_create_topics(
     names = [topic.name for topic in request.topics]
     times_named = Counter(names)
     refusals = _creation_refusals(times_named, permissions)
-    # Repeated names are refused, so it does not matter which entry remains.
+    # Repeated names are refused, so any entry will do.
     distinct = {topic.name: topic for topic in request.topics}
     counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
     if total is None:
-        # Negative counts fail by themselves, and must not offset others.
+        # Negative counts must not offset others.
         total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
 
     def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
-        # ControllerApis refuses duplicates and denied names before the controller sees the rest.
+        # ControllerApis checks these first.
         if topic.name in refusals:
             raise refusals[topic.name]
-        # Before the name: an existing topic gets this error, too.
+        # Even an existing topic gets this error.
         if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         # ReplicationControlManager's order: name, configs, replicas.
@@ -130,7 +128,7 @@ def answer_create_topics(
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
 
-    # As in Kafka, names that are repeated or denied get one entry each, behind the others.
+    # One entry for each repeated or denied name.
     refused_names = [name for name in _refusal_order(names) if name in refusals]
     ordered = [distinct[name] for name in distinct if name not in refusals] + [distinct[name] for name in refused_names]
     return CreateTopicsResponse(_change(topics, ordered, create, refused, dry_run=request.validate_only))
@@ -140,7 +138,6 @@ def _refusal_order(names: list[str]) -> list[str]:
     """Return distinct names in the order of Kafka's hash sets: duplicates, then all others."""
     first, duplicates = HashTable(string_hash), HashTable(string_hash)
     for name in names:
-        # Java's HashSet iterates by hash, not in the order of the request.
         (duplicates if name in first else first).put(name)
     return [*duplicates, *(name for name in first if name not in duplicates)]
 
@@ -186,7 +183,7 @@ def answer_create_partitions(
     def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
         if topic.name in refusals:
             raise refusals[topic.name]
-        # Before the topic: an unknown one gets this error, too.
+        # Even an unknown topic gets this error.
         if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
         if topic.name in KEPT_TOPICS:
@@ -202,21 +199,19 @@ def answer_create_partitions(
     def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
         return CreatedPartitions(topic.name, error.error_code, error.message)
 
-    # As in Kafka, names that are repeated or denied get one entry each, before the others.
+    # One entry for each repeated or denied name, before the others.
     ordered = [distinct[name] for name in sorted(_refusal_order(names), key=lambda name: name not in refusals)]
     return CreatePartitionsResponse(_change(topics, ordered, extend, refused, dry_run=request.validate_only))
 
 
 def _added_count(topic: CreatePartitionsTopic, topics: TopicRegistry) -> int:
-    # Unknown topics add none; they fail by themselves.
+    # Unknown topics fail by themselves.
     return max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
 
 
 def count_new_partitions(
     groups: Sequence[Sequence[CreatableTopic]], default_partition_count: int, permissions: Permissions
 ) -> Work[int]:
-    """Return the number of partitions that CreateTopics adds."""
-
     def count(some: Sequence[Sequence[CreatableTopic]]) -> int:
         refusals = _creation_refusals(Counter(topic.name for group in some for topic in group), permissions)
         wanted = (group[-1] for group in some if group[0].name not in refusals)
@@ -228,8 +223,6 @@ def count_new_partitions(
 def count_added_partitions(
     groups: Sequence[Sequence[CreatePartitionsTopic]], topics: TopicRegistry, permissions: Permissions
 ) -> Work[int]:
-    """Return the number of partitions that CreatePartitions adds."""
-
     def count(some: Sequence[Sequence[CreatePartitionsTopic]]) -> int:
         single = (topic for topic, *others in some if not others)
         return sum(_added_count(topic, topics) for topic in single if permissions.on_topic(topic.name, Operation.ALTER))
@@ -238,14 +231,14 @@ def count_added_partitions(
 
 
 def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable]) -> Work[list[list[Wanted]]]:
-    """Group the topics of a request by key; of many duplicates a few are kept."""
+    """Group the topics of a request by key, with at most a few duplicates."""
     groups: dict[Hashable, list[Wanted]] = {}
     for number, some in enumerate(portions(topics, ENTRIES_GROUPED)):
         if number:
             yield None
         for topic in some:
             same = groups.setdefault(key_of(topic), [])
-            # A few are enough to see that the name is repeated.
+            # Enough to see that the name is repeated.
             if len(same) < DUPLICATES_KEPT:
                 same.append(topic)
     return list(groups.values())
@@ -257,7 +250,7 @@ def _in_portions(
     results: list[Result] = []
     for some in portions(groups, TOPICS_AT_ONCE):
         yield None
-        # One write each, so a failed write affects the topics of one portion.
+        # A failed write affects one portion.
         results += answer(evolve(request, topics=tuple(chain.from_iterable(some))))
     return tuple(results)
 
@@ -266,12 +259,10 @@ def answer_delete_topics(
     request: DeleteTopics, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> tuple[DeleteTopicsResponse, list[Topic]]:
     """Delete topics by name or id; also return the deleted ones."""
-    # One permission for all topics, as in ControllerApis.
     if permissions.on_cluster(Operation.DELETE):
         permissions = UNRESTRICTED
     times_named = Counter(request.topics)
     ids = {reference.topic_id for reference in request.topics if reference.name is None}
-    # An id is answered with its name if the request has both.
     named = {
         topics.topic_id(name)
         for name, topic_id in request.topics
@@ -282,7 +273,6 @@ def answer_delete_topics(
         for reference in request.topics
         if _names_once(reference) and (reference.name is not None or reference.topic_id not in named)
     )
-    # Each of the others is answered, also if repeated.
     malformed = [reference for reference in request.topics if not _names_once(reference)]
     gone: list[Topic] = []
 
@@ -295,7 +285,7 @@ def answer_delete_topics(
     def refused(reference: TopicReference, error: TopicError) -> DeletedTopic:
         name, topic_id = reference
         if error.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            # Clients that may describe a topic get the name of its id.
+            # Clients that may describe a topic get its name.
             known = topics.topic_name(topic_id)
             if known is not None and permissions.on_topic(known, Operation.DESCRIBE):
                 name = known
@@ -304,7 +294,7 @@ def answer_delete_topics(
         return DeletedTopic(name, topic_id, error.error_code, error.message)
 
     results = _change(topics, [*malformed, *well_formed], delete, refused)
-    # After a failed write the topics are still there.
+    # Not gone after a failed write.
     return DeleteTopicsResponse(results), [topic for topic in gone if topics.get_by_id(topic.topic_id) is None]
 
 
@@ -327,7 +317,7 @@ def _to_delete(
         raise TopicError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if count > 1:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
-    # Before the existence, which must not be revealed.
+    # Before the existence.
     if name is not None and not permissions.on_topic(name, Operation.DESCRIBE):
         raise TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
     topic = topics.get_by_id(topic_id) if name is None else topics.get(name)
@@ -355,7 +345,7 @@ def _change(
     *,
     dry_run: bool = False,
 ) -> tuple[Result, ...]:
-    """Make the possible changes in one edit; return a result or an error for each."""
+    """Make the possible changes in one edit, and return a result or an error for each."""
     wanted = list(wanted)
     results = []
     try:
@@ -365,7 +355,6 @@ def _change(
                     results.append(change(edit, item))
                 except TopicError as error:
                     results.append(refused(item, error))
-    # One write for all, so all fail.
     except OSError as error:
         logger.error("the topics could not be written: %s", error)
         failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
@@ -380,7 +369,6 @@ def _partition_count(topic: CreatableTopic, default_partition_count: int) -> int
 
 
 def _configs_of(topic: CreatableTopic) -> Configs:
-    """Return the configs of a new topic; the last value of a repeated name counts."""
     for config in topic.configs:
         if config.value is None:
             message = f"Null value not supported for topic configs: {config.name}"
@@ -427,7 +415,7 @@ def _checked_manual_layout(topic: CreatableTopic, leadership: Leadership) -> Rep
         factor = len(next(iter(assigned.values()), broker_ids))
         _check_assignment(partition_index, broker_ids, factor, leadership)
         assigned[partition_index] = broker_ids
-    # After each assignment, as in ReplicationControlManager.
+    # As in ReplicationControlManager.
     if assigned.keys() != set(range(len(assigned))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -443,7 +431,6 @@ def _checked_additions(
             f"but only {len(assignments)} assignment(s) were specified."
         )
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    # All partitions have as many replicas as the first.
     factor = len(topic.replicas.get(0, assignments[0]))
     assigned = dict(enumerate(assignments, topic.partition_count))
     for partition_index, broker_ids in assigned.items():
@@ -452,7 +439,7 @@ def _checked_additions(
 
 
 def _automatic_additions(topic: Topic, count: int, leadership: Leadership) -> Replicas:
-    """Return replicas of added partitions, as many as the first partition has by manual assignment."""
+    """Return replicas of added partitions, as many as the first partition has."""
     factor = len(topic.replicas.get(0, ()))
     added = range(topic.partition_count, count) if factor else ()
     return {index: leadership.replicas(topic, index)[:factor] for index in added}
@@ -467,7 +454,7 @@ def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor:
             f"The manual partition assignment includes a partition with {len(broker_ids)} replica(s), "
             f"but this is not consistent with previous partitions, which have {factor} replica(s)."
         )
-    # Not kept, so it must name the leader that is chosen anyway.
+    # Must name the leader that is chosen anyway.
     elif not leadership.keeps_assignments and broker_ids[0] != leader_id:
         message = (
             f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "
@@ -506,7 +493,7 @@ class TopicRequests:
 
     def _apply_broker_configs(self) -> None:
         brokers, is_sole = self._resources.brokers, self._nodes.leadership.is_sole
-        # Nodes share their logs, which can follow only the cluster's defaults.
+        # Shared logs follow only the cluster's defaults.
         layers = brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),)
         self._data.whole.use_broker_configs(layers)
 
@@ -522,13 +509,13 @@ class TopicRequests:
             auto_creates=auto_creates,
             addresses=connection.nodes,
         )
-        # Ordering and describing many topics has used up this turn.
+        # Ordering and describing has used up this turn.
         if len(response.topics) > TOPICS_AT_ONCE:
             yield None
         missing = topics_to_create(request, response) if auto_creates else []
         for names in portions(missing, TOPICS_AT_ONCE):
             yield None
-            # The response still reports them as unknown. CREATE was checked for each name.
+            # The response still reports them as unknown.
             self._create(CreateTopics(tuple(map(CreatableTopic, names))), UNRESTRICTED)
         return response
 
@@ -580,7 +567,7 @@ class TopicRequests:
 
     def reloaded(self, before: Sequence[Topic]) -> None:
         self._apply_broker_configs()
-        # By id, since a deleted topic may exist again under its name.
+        # A deleted topic may exist again under its name.
         former, current = {topic.topic_id: topic for topic in before}, {topic.topic_id: topic for topic in self._topics}
         for topic_id in former.keys() - current.keys():
             self._nodes.topic_deleted(former[topic_id])
@@ -619,7 +606,6 @@ class TopicRequests:
         self, request: CreatePartitions, permissions: Permissions, total: int | None = None
     ) -> CreatePartitionsResponse:
         response = answer_create_partitions(request, self._topics, self._nodes.leadership, permissions, total)
-        # Consumers may be assigned the new partitions.
         self._nodes.topics_changed([topic.name for topic in request.topics])
         return response
 
@@ -634,14 +620,14 @@ class TopicRequests:
         return DeleteTopicsResponse(deleted)
 
     def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
-        # By id, so that a topic's name and id are compared within one portion.
+        # A topic's name and id must be in one portion.
         named = None if reference.name is None else self._topics.topic_id(reference.name)
         return named or (reference.topic_id if reference.topic_id != ZERO_UUID else reference)
 
     def _delete_topics(self, request: DeleteTopics, permissions: Permissions) -> DeleteTopicsResponse:
         response, gone = answer_delete_topics(request, self._topics, permissions)
         for topic in gone:
-            # Offsets and share states of the topic go before its records.
+            # Before its records.
             self._nodes.topic_deleted(topic)
             self._data.delete(topic)
         return response

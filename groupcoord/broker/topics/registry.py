@@ -31,8 +31,6 @@ TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partiti
 FILE_NAME = "topics.json"
 
 DELETED_MAX = 1_000
-"""Number of remembered names of deleted topics."""
-
 
 Replicas = Mapping[int, tuple[int, ...]]
 """Manual replica assignments: node ids by partition, the preferred leader first."""
@@ -51,7 +49,6 @@ class Topic(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """True for Kafka's own topics."""
         return self.name in INTERNAL_TOPICS
 
     def has_partition(self, index: int) -> bool:
@@ -97,7 +94,7 @@ def check_replicas(broker_ids: tuple[int, ...], node_ids: Collection[int]) -> No
 
 
 def _collision_key(name: str) -> str:
-    # Metric names have underscores for dots, so such topics would share their metrics.
+    # Their metrics would have one name.
     return name.replace(".", "_")
 
 
@@ -109,15 +106,13 @@ class TopicEdit:
 
     def __init__(self, topics: dict[str, Topic], new_id: Callable[[], UUID]) -> None:
         self.topics = dict(topics)
-        # Kafka checks for collisions with topics from before the request only.
+        # Kafka checks only topics from before the request.
         self._names_by_collision_key = {_collision_key(name): name for name in topics}
         self._new_id = new_id
         self._partitions_added = 0
 
     def check_new(self, name: str) -> None:
-        """Check that a topic of this name can be added."""
         check_topic_name(name)
-        # Also within the request.
         if name in self.topics:
             raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         other = self._names_by_collision_key.get(_collision_key(name))
@@ -133,13 +128,12 @@ class TopicEdit:
         configs: Configs = NO_CONFIGS,
         replicas: Replicas = NO_REPLICAS,
     ) -> Topic:
-        """Add a topic with checked configs and replicas."""
         self.check_new(name)
         # Kafka checks the count after the name.
         if partition_count <= 0:
             message = "Number of partitions was set to an invalid non-positive value."
             raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
-        # Counted over the whole edit, as KRaft bounds the records of one request.
+        # KRaft bounds the records of one request.
         self._count_added(partition_count, TOO_MANY_PARTITIONS)
         topic = Topic(name, topic_id or self._new_id(), partition_count, configs, replicas)
         self.topics[name] = topic
@@ -148,7 +142,6 @@ class TopicEdit:
     def check_extension(self, name: str, partition_count: int) -> Topic:
         """Return a topic that can get this many partitions."""
         topic = self._existing(name, None)
-        # Two messages for one error, as in Kafka.
         if partition_count == topic.partition_count:
             raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {partition_count} partition(s).")
         if partition_count < topic.partition_count:
@@ -223,8 +216,7 @@ class TopicRegistry:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id as Kafka writes ids: 22 characters of URL-safe base64."""
-        # Stored with the first topic.
+        """Cluster id in Kafka's form: 22 characters of URL-safe base64."""
         if self._cluster_id is None:
             self._cluster_id = self._new_id()
         return base64.urlsafe_b64encode(self._cluster_id.bytes).decode().rstrip("=")
@@ -274,13 +266,10 @@ class TopicRegistry:
         Raises:
             OSError: the file can't be written; nothing has changed.
         """
-        # On a copy, so an exception leaves the registry unchanged.
         edit = TopicEdit(self._topics, self._new_id)
         yield edit
-        # An edit without changes writes nothing.
         if not dry_run and edit.topics != self._topics:
             self.file.write(partial(self._content, edit.topics))
-            # After the write, which may fail.
             self.deleted.extend(name for name in self._topics if name not in edit.topics)
             self._set(edit.topics)
 
@@ -295,7 +284,6 @@ class TopicRegistry:
             topic = self.get(name)
             if topic is None:
                 edit.create(name, partition_count)
-            # A smaller number is refused by the extension.
             elif topic.partition_count != partition_count:
                 edit.extend(name, partition_count)
 
@@ -332,7 +320,7 @@ def _parsed(content: dict[str, Any]) -> tuple[UUID, dict[str, Topic]]:
         topics = {name: _topic(name, entry) for name, entry in content["topics"].items()}
     except TopicError as error:
         raise TopicFileError(str(error)) from error
-    # Logs are found by id, so two topics would share theirs.
+    # Logs are found by id.
     if len({topic.topic_id for topic in topics.values()}) != len(topics):
         raise TopicFileError("two topics have the same id")
     return cluster_id, topics
@@ -342,27 +330,24 @@ def _topic(name: str, entry: dict[str, Any]) -> Topic:
     check_topic_name(name)
     configs = {str(key): str(value) for key, value in entry.get("configs", {}).items()}
     partition_count = entry["partitions"]
-    # JSON's true is an int in Python.
+    # True is an int in Python.
     if not isinstance(partition_count, int) or isinstance(partition_count, bool) or partition_count < 1:
         raise ValueError(f"topic {name} has {partition_count!r} partitions")
-    # Keys of JSON objects are strings.
     replicas = {int(index): tuple(map(int, node_ids)) for index, node_ids in entry.get("replicas", {}).items()}
     if not all(replicas.values()):
         raise ValueError(f"topic {name} has a partition without replicas")
     return Topic(name, UUID(str(entry["id"])), partition_count, configs, replicas)
 
 
-# The hash of a key modulo the partition count decides where it is, so the count must not change.
+# The hash of a key decides on its partition, so their number must not change.
 KEPT_TOPICS = {
     OFFSETS_TOPIC: "the offsets",
     TRANSACTIONS_TOPIC: "the transactions",
     SHARE_STATE_TOPIC: "the states of share groups",
 }
-"""Contents of internal topics."""
-
 
 CREATION_MS = 50
-"""Delay of a real broker on an idle machine: 20 to 60 ms for the controller to create a topic."""
+"""A real broker takes 20 to 60 ms."""
 
 
 class LateCreations(Timers):
@@ -383,7 +368,7 @@ class LateCreations(Timers):
 
     def ask(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
         """Create topics, and return errors by name; None if they are created later."""
-        # With Kafka's controller, heartbeats in between still report a missing topic.
+        # As in Kafka, heartbeats in between report a missing topic.
         if not any(topic.name in self._topics.deleted for topic in question.topics):
             return self._create(question)
         self.add(self._now_ms() + CREATION_MS, partial(self._create_now, question))

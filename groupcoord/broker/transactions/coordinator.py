@@ -110,7 +110,7 @@ def answer_write_txn_markers(
             for index in indexes:
                 if found:
                     yield None
-                # Each partition refuses older producer and coordinator epochs itself.
+                # Each partition checks producer and coordinator epochs.
                 error_code = _error(marker, index, data.topics.partition_count(name) or 0)
                 if error_code is not ErrorCode.NONE:
                     found.append((index, error_code))
@@ -120,7 +120,7 @@ def answer_write_txn_markers(
                     found.append((index, answer))
                 else:
                     found.append((index, data.append_marker(name, index, TransactionMarker(*end))))
-    # After all other partitions, so that the response waits once for all of them.
+    # The response waits once for all of them.
     for completion, answer in submissions:
         submit(completion, answer)
         yield None
@@ -166,12 +166,11 @@ ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION
 """Errors of a marker for a transaction that has ended in its partition, perhaps by another marker."""
 
 NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""Error of a change that could not be written."""
 
 
 @define(eq=False)
 class _Completion:
-    """Prepared transaction with markers that are being written."""
+    """Prepared transaction whose markers are being written."""
 
     transaction: Transaction
     missing: int = 0
@@ -190,7 +189,7 @@ class _CommitInTransaction:
     def answer(self, response: Any) -> None:
         self.in_flight[self.transactional_id] -= 1
         if not self.in_flight[self.transactional_id]:
-            # Clients choose the ids, so counts of zero would pile up.
+            # Counts of zero would pile up.
             del self.in_flight[self.transactional_id]
         self.token.answer(response)
 
@@ -237,7 +236,7 @@ class TransactionCoordinator(Waker):
         """Return an id above those in the logs, which a broker may have written."""
         ids = (transaction.producer_id for transaction in self._transactions.values())
         highest = max(ids, default=NO_PRODUCER_ID)
-        # Offsets in a broker's directory may be of transactions that no coordinator here knows.
+        # Offsets may be of transactions that no coordinator here knows.
         for index in range(self._config.offsets_topic_num_partitions):
             partition = self._coordinator.partition(index)
             if partition is not None:
@@ -257,7 +256,7 @@ class TransactionCoordinator(Waker):
         return self._config.transaction_remove_expired_transaction_cleanup_interval_ms
 
     def next_deadline_ms(self) -> int | None:
-        # Without transactions no timer is due, so an idle server is never woken.
+        # Without transactions no timer is due.
         if not self._transactions:
             return None
         deadline_ms = self._expiration_check_ms
@@ -273,9 +272,8 @@ class TransactionCoordinator(Waker):
             self._abort_timed_out(now_ms)
         if self._retry_ms is not None and now_ms >= self._retry_ms:
             self._retry_ms = None
-            # A copy, since a completion that succeeds removes itself.
             for completion in list(self._completions.values()):
-                # Otherwise markers are in flight, and their responses schedule the next attempt.
+                # Otherwise responses schedule the next attempt.
                 if not completion.missing:
                     self._write_markers(completion)
         if now_ms >= self._expiration_check_ms:
@@ -296,19 +294,19 @@ class TransactionCoordinator(Waker):
     def _abort_timed_out(self, now_ms: int) -> None:
         for transactional_id in list(self._open):
             transaction = self._transactions[transactional_id]
-            # Offsets on their way to the log would arrive after the marker.
+            # Offsets on their way would arrive after the marker.
             if transaction.has_timed_out(now_ms) and not self._in_flight[transactional_id]:
                 logger.info("transaction of %r timed out after %d ms", transactional_id, transaction.timeout_ms)
                 try:
                     self._store(transaction.fenced(now_ms))
                 except TransactionLogError:
-                    # The transaction stays open, so the next check tries again.
+                    # The next check tries again.
                     continue
                 self._complete(self._transactions[transactional_id])
 
     def _forget_unused(self, now_ms: int) -> None:
         for transactional_id, transaction in list(self._transactions.items()):
-            # Open and prepared transactions never expire, however old they are.
+            # Open and prepared transactions never expire.
             is_idle = transaction.state.is_complete or transaction.state is TransactionState.EMPTY
             if is_idle and transaction.update_time_ms + self._config.transactional_id_expiration_ms <= now_ms:
                 try:
@@ -328,7 +326,6 @@ class TransactionCoordinator(Waker):
         try:
             if request.transactional_id is None:
                 return InitProducerIdResponse(ErrorCode.NONE, self._new_producer_id(), 0)
-            # Only with a transactional id, as in Kafka.
             if not 0 < request.transaction_timeout_ms <= self._config.transaction_max_timeout_ms:
                 return InitProducerIdResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
             return self._initialise(request.transactional_id, request)
@@ -343,16 +340,16 @@ class TransactionCoordinator(Waker):
         expected_epoch = None
         if request.producer_id != NO_PRODUCER_ID:
             expected_epoch = request.producer_epoch
-            # Before the state: a fenced producer must not wait for the end of a transaction.
+            # A fenced producer must not wait for the end of a transaction.
             if not transaction.may_resume(request.producer_id, expected_epoch):
                 return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
         if transaction.state.is_prepared:
-            # The completion will replace the whole state: a new epoch would be lost.
+            # The completion would overwrite a new epoch.
             return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
         if transaction.state is TransactionState.ONGOING:
-            # Offsets on their way would reach the log after the abort marker.
+            # Offsets on their way would arrive after the marker.
             if not self._in_flight[transactional_id]:
-                # The client retries until the abort is complete.
+                # The client retries.
                 self._complete(self._store(transaction.fenced(now_ms)))
             return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
         initialised = transaction.initialised(
@@ -392,12 +389,11 @@ class TransactionCoordinator(Waker):
                     yield None
                 partition = TopicPartition(topic.name, index)
                 existence_errors[partition] = self._existence_error(partition, permissions)
-        # Brokers add partitions only for producers of KIP-890.
         version = CLIENT_VERSION if permissions is not None else CLIENT_VERSION_OF_EPOCHS
         errors = self._add_existing(wanted, existence_errors, version)
 
         topics: Sequence[TopicEntry[int]] = wanted.topics
-        # KafkaApis collects errors in a Scala map; the coordinator verifies in the order of a Java map.
+        # KafkaApis has a Scala map; the coordinator verifies in the order of a Java map.
         if any(existence_errors.values()):
             topics = yield from run_on_entries(_in_scala_order, errors)
         elif wanted.verify_only:
@@ -413,13 +409,12 @@ class TransactionCoordinator(Waker):
     ) -> dict[TopicPartition, ErrorCode]:
         # Permissions and existence win over errors of the producer, as in KafkaApis.
         if any(existence_errors.values()):
-            # All partitions or none (KIP-98).
             attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
             return {partition: error or attempted for partition, error in existence_errors.items()}
         partitions = frozenset(existence_errors)
         error_code = self._check(wanted.transactional_id, wanted.producer_id, wanted.producer_epoch)
         if error_code is ErrorCode.NONE and wanted.verify_only:
-            # KIP-890: a verification adds nothing, so missing partitions fail.
+            # KIP-890: a verification adds nothing.
             missing = partitions - self._transactions[wanted.transactional_id].partitions
             return {
                 partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
@@ -430,7 +425,7 @@ class TransactionCoordinator(Waker):
         return dict.fromkeys(partitions, error_code)
 
     def _existence_error(self, partition: TopicPartition, permissions: Permissions | None) -> ErrorCode:
-        # Clients never write to internal topics; brokers may add __consumer_offsets.
+        # Only brokers may add __consumer_offsets.
         if permissions is not None and (
             partition.topic in INTERNAL_TOPICS or not permissions.on_topic(partition.topic, Operation.WRITE)
         ):
@@ -454,7 +449,7 @@ class TransactionCoordinator(Waker):
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        # Before the state: a fenced producer must not get a retriable error.
+        # A fenced producer must not get a retriable error.
         error_code = transaction.check_producer(producer_id, producer_epoch)
         if error_code is ErrorCode.NONE and transaction.state.is_prepared:
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -464,12 +459,11 @@ class TransactionCoordinator(Waker):
         self, transactional_id: str, partitions: frozenset[TopicPartition], client_version: int = CLIENT_VERSION
     ) -> ErrorCode:
         transaction = self._transactions[transactional_id]
-        # Known partitions need no record.
         if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
             try:
                 self._store(transaction.with_partitions(partitions, self._clock.now_ms(), client_version))
             except TransactionLogError:
-                # Retriable: nothing has changed in memory either.
+                # Retriable, as nothing has changed.
                 return NOT_WRITTEN
         return ErrorCode.NONE
 
@@ -512,7 +506,7 @@ class TransactionCoordinator(Waker):
         if transaction is None:
             return EndTxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         error_code = _end_error(transaction, request)
-        # An end must not overtake offsets that the log has not acknowledged.
+        # An end must not overtake offsets on their way to the log.
         if error_code is None and self._in_flight[request.transactional_id]:
             error_code = ErrorCode.CONCURRENT_TRANSACTIONS
         if error_code is ErrorCode.NONE:
@@ -530,7 +524,7 @@ class TransactionCoordinator(Waker):
             )
         except TransactionLogError:
             return EndTxnResponse(NOT_WRITTEN)
-        # From here the outcome is decided: it survives a restart, and failed markers are retried.
+        # From here the outcome is decided, even over a restart.
         self._complete(prepared, (token, _ended(prepared)))
         return None
 
@@ -543,12 +537,12 @@ class TransactionCoordinator(Waker):
         transaction = completion.transaction
         # Sorted, since the order of a set differs between processes.
         partitions = sorted(transaction.partitions)
-        # Counted before any marker is sent, since some are answered at once.
+        # Some markers are answered at once.
         completion.has_failed, completion.missing = False, len(partitions)
 
         def on_answer(error_code: ErrorCode) -> None:
             completion.missing -= 1
-            # A retry, or an administrator's marker, may have ended the transaction there.
+            # Another marker may have ended the transaction there.
             completion.has_failed = completion.has_failed or error_code not in ENDED
             if not completion.missing:
                 self._end_completion(completion)
@@ -557,7 +551,7 @@ class TransactionCoordinator(Waker):
             transaction.producer_id,
             transaction.producer_epoch,
             transaction.state is TransactionState.PREPARE_COMMIT,
-            # By this epoch partitions refuse markers of a former coordinator.
+            # Partitions refuse markers of a former coordinator.
             self._log.coordinator_epoch(transaction.transactional_id),
         )
         for topic, index in partitions:
@@ -565,7 +559,6 @@ class TransactionCoordinator(Waker):
                 self._coordinator.submit(CompleteTransaction(index, *end), MarkerToken(on_answer))
             else:
                 on_answer(self._data.append_marker(topic, index, TransactionMarker(*end)))
-        # KIP-890: an abort without a transaction only raises the epoch.
         if not partitions:
             self._end_completion(completion)
 
@@ -576,15 +569,14 @@ class TransactionCoordinator(Waker):
                 self._store(transaction.completed(self._clock.now_ms()))
                 del self._completions[transaction.transactional_id]
         except TransactionLogError:
-            # The retry repeats all markers; partitions that have them count as ended.
+            # The retry repeats all markers.
             completion.has_failed = True
         if completion.has_failed:
             now_ms, unwritten = self._clock.now_ms(), "markers of %r are not all written; the next try is soon"
             self._lines.warning("markers", now_ms / 1000, unwritten, transaction.transactional_id)
             self._retry_ms = now_ms + RETRY_MS
             self.wake_earlier()
-        # Answered also with failed markers, since the outcome is durable.
-        # After a retry, these clients have their response already.
+        # Even with failed markers, the outcome is durable.
         waiting, completion.waiting = completion.waiting, []
         for token, response in waiting:
             token.answer(response)
@@ -596,7 +588,7 @@ class TransactionCoordinator(Waker):
         return self._transactions.values()
 
     def describe(self, transactional_id: str, permissions: Permissions = UNRESTRICTED) -> DescribedTransaction:
-        # Before the id, so that denied clients learn nothing about it.
+        # Denied clients must not learn about the id.
         if not permissions.on_transactional_id(transactional_id, Operation.DESCRIBE):
             return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
         if not transactional_id:
@@ -635,7 +627,6 @@ class TransactionCoordinator(Waker):
             write(what, now_ms)
         except TransactionLogError as error:
             raise self._refused(error) from error
-        # One line ends the series of failures.
         if self._refused_count:
             again = "transactions can be written again (changes refused in the meantime: %d)"
             self._lines.warning("written again", now_ms / 1000, again, self._refused_count)
@@ -658,7 +649,6 @@ class TransactionCoordinator(Waker):
             self._open[transactional_id] = None
         else:
             self._open.pop(transactional_id, None)
-        # With the first transaction, timers begin.
         if self.next_deadline_ms() != before_ms:
             self.wake_earlier()
 
@@ -694,13 +684,13 @@ def _ended(transaction: Transaction) -> EndTxnResponse:
 
 def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
     """Return the first multiple of an interval after ``now_ms``, counted from a moment."""
-    # Checks that were missed while the process was held up are skipped.
+    # Missed checks are skipped.
     return moment_ms + ((now_ms - moment_ms) // interval_ms + 1) * interval_ms
 
 
 def _in_scala_order(partitions: Collection[TopicPartition]) -> list[TopicEntry[int]]:
     """Return partitions by topic in the order of ``KafkaApis``: that of a Scala map of this size."""
-    # Scala's HashMap.sizeHint for a load factor of 0.75.
+    # HashMap.sizeHint for a load factor of 0.75.
     capacity = int((len(partitions) + 1) / 0.75)
     return _by_topic(scala_map_order(partitions, topic_partition_hash, 1 << max(capacity - 1, 4).bit_length()))
 

@@ -124,7 +124,7 @@ class Transaction:
         return (
             self.producer_epoch == NO_PRODUCER_EPOCH
             or producer_id == self.producer_id
-            # Its epochs ran out, and the response with the next id may be lost.
+            # The response with the next id may be lost.
             or (producer_id == self.previous_producer_id and producer_epoch >= LAST_EPOCH)
         )
 
@@ -139,9 +139,8 @@ class Transaction:
         if not self.state.is_complete:
             return False
         if producer_id == self.producer_id:
-            # Each such EndTxn raises the epoch, so a repetition names the one before.
             return producer_epoch == self.producer_epoch - 1
-        # KIP-890: EndTxn used up the epochs, so the next id began at 0.
+        # KIP-890: the epochs ran out, so the next id began at 0.
         return producer_id == self.previous_producer_id and producer_epoch == LAST_EPOCH and self.producer_epoch == 0
 
     # ------------------------------------------------------------ changes
@@ -160,15 +159,14 @@ class Transaction:
             partitions=frozenset(),
             start_time_ms=NO_TIME,
         )
-        # A new transactional id has no epoch yet.
         is_current = self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch)
         is_repeated = expected_epoch is not None and expected_epoch == self.last_producer_epoch
         if expected_epoch is not None and not is_current and not is_repeated:
             return None
-        # KIP-360: a repeated InitProducerId does not raise the epoch a second time.
+        # KIP-360: repeated.
         if is_repeated and not is_current and self.producer_epoch <= LAST_EPOCH:
             return fresh
-        # KIP-360: epochs are exhausted, so the producer continues with a new id.
+        # KIP-360: epochs are exhausted.
         if self.producer_epoch >= LAST_EPOCH:
             return evolve(
                 fresh,
@@ -187,9 +185,7 @@ class Transaction:
         return self._changed(
             now_ms,
             state=TransactionState.ONGOING,
-            # Partitions of a completed transaction are not part of the next one.
             partitions=self.partitions | partitions if is_open else partitions,
-            # The time-out counts from the first partition of the transaction.
             start_time_ms=self.start_time_ms if is_open else now_ms,
             client_version=client_version,
         )
@@ -199,9 +195,9 @@ class Transaction:
         return self._changed(
             now_ms,
             state=TransactionState.PREPARE_ABORT,
-            # KIP-588: the producer of a timed out transaction is fenced by the next epoch.
+            # KIP-588.
             producer_epoch=self.producer_epoch + 1,
-            # KIP-588: with this epoch the timed out producer may still initialise.
+            # KIP-588: the timed out producer may still initialise.
             last_producer_epoch=self.producer_epoch,
             client_version=CLIENT_VERSION_OF_EPOCHS,
         )
@@ -215,7 +211,6 @@ class Transaction:
             now_ms,
             state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
             start_time_ms=self.start_time_ms if is_open else now_ms,
-            # KIP-890: an abort without a transaction only raises the epoch.
             partitions=self.partitions if is_open else frozenset(),
             client_version=CLIENT_VERSION_OF_EPOCHS if bumps_epoch else CLIENT_VERSION,
         )
@@ -225,7 +220,7 @@ class Transaction:
             decided,
             producer_epoch=self.producer_epoch + 1,
             last_producer_epoch=self.producer_epoch,
-            # The markers still need the old id, so the new one holds after completion.
+            # The markers still need the old id.
             next_producer_id=new_producer_id() if self.producer_epoch >= LAST_EPOCH else NO_PRODUCER_ID,
         )
 
@@ -238,7 +233,6 @@ class Transaction:
         )
         if self.next_producer_id == NO_PRODUCER_ID:
             return done
-        # KIP-890: the epochs are used up, and no marker needs the old id.
         return evolve(
             done,
             producer_id=self.next_producer_id,
@@ -250,7 +244,7 @@ class Transaction:
 
     def to_record(self) -> dict[str, Any]:
         partitions = None
-        # In state Empty Kafka writes null, not an empty list.
+        # As in Kafka.
         if self.state is not TransactionState.EMPTY:
             partitions = [{"topic": topic, "partitionIds": list(indexes)} for topic, indexes in self.topics]
         # KIP-482: tagged fields with their default are not written.
@@ -302,7 +296,7 @@ PRODUCER_ID_BLOCK = 1_000
 
 
 class ProducerIdsFileError(DataFileError):
-    """The file can't be read or has invalid content; the message has the file and the reason."""
+    """Unreadable or malformed file of producer ids."""
 
 
 class NoProducerIdError(GroupcoordError):
@@ -342,7 +336,7 @@ class ProducerIds:
             NoProducerIdError: none can be reserved.
         """
         producer_id = first_unused() if self._next is None else self._next
-        # Reserved before the id is returned, so that no restart returns it again.
+        # No restart may return it again.
         if self._reserved is None or producer_id >= self._reserved:
             self._reserve(producer_id + PRODUCER_ID_BLOCK)
         self._next = producer_id + 1
@@ -357,8 +351,6 @@ class ProducerIds:
 
 
 READ_BYTES = 1_048_576
-"""Bytes of a log that are read at once."""
-
 MEMORY_SEGMENT_BYTES = 262_144
 """Largest segment in memory, so that superseded records can soon be dropped."""
 
@@ -373,7 +365,7 @@ class TransactionLog:
     def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
         self._topics = topics
         self._on_made = on_made
-        self._in_memory: tuple[TopicLogSettings, TopicLogSettings] | None = None  # as set, and as used
+        self._in_memory: tuple[TopicLogSettings, TopicLogSettings] | None = None
         self._data = data.whole
 
     def topic(self) -> Topic:
@@ -390,7 +382,6 @@ class TransactionLog:
         return topic
 
     def read(self) -> list[Transaction]:
-        """Return the last state of each transactional id."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return []
@@ -406,11 +397,10 @@ class TransactionLog:
         values: dict[bytes, bytes | None] = {}
         try:
             for key, value in _records(self._log(topic, index)):
-                # Only the last record of a key counts, whether or not compaction has run.
                 values[key] = value
             for key, value in values.items():
                 transactional_id = decode_transaction_key(key)
-                # Skip tombstones, and keys of another kind from newer brokers.
+                # Newer brokers may write keys of another kind.
                 if value is not None and transactional_id is not None:
                     yield Transaction.from_record(transactional_id, decode_transaction_value(value))
         except (ValueError, KeyError, TopicLogError) as error:
@@ -438,7 +428,6 @@ class TransactionLog:
             key = encode_transaction_key(transactional_id)
             log = self._log(topic, partition_for(transactional_id, topic.partition_count))
             records = [(key, value, now_ms)]
-            # Nothing yields before the append, so the log will still end here.
             data = encode_batch(log.end_offset, records, leader_epoch=log.leader_epoch, base_sequence=-1)
             log.append_encoded(data, 1, now_ms, self._settings(topic))
         except (ValueError, TopicLogError) as error:
@@ -451,10 +440,10 @@ class TransactionLog:
 
     def _settings(self, topic: Topic) -> TopicLogSettings:
         settings = self._data.settings_of(topic)
-        # Compaction leaves the active segment alone, which in memory would hold 100 MB of old states.
+        # Compaction leaves the active segment alone.
         if self._topics.directory is not None or settings.segment_bytes <= MEMORY_SEGMENT_BYTES:
             return settings
-        # By identity: changed configs come as a new object.
+        # Changed configs are a new object.
         if self._in_memory is None or self._in_memory[0] is not settings:
             self._in_memory = settings, evolve(settings, segment_bytes=MEMORY_SEGMENT_BYTES)
         return self._in_memory[1]
@@ -466,11 +455,10 @@ def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
 
     offset = log.start_offset
     while offset < log.end_offset:
-        # A batch larger than READ_BYTES would otherwise never be read.
         read = log.read(offset, log.end_offset, READ_BYTES, takes_first=True)
         with suppress(TruncatedBatchError):  # the last batch may be; the next read completes it
             for batch in iter_batches(b"".join(read.parts)):
                 if not batch.is_control:
                     yield from ((key or b"", value) for _, _, key, value in batch.records())
-                # From the batch, since compaction leaves gaps between offsets.
+                # Compaction leaves gaps.
                 offset = batch.next_offset

@@ -128,14 +128,12 @@ def answer_describe_producers(
 
 
 def _describe(name: str, index: int, data: TopicData, permissions: Permissions) -> DescribedPartition:
-    # Denied clients do not learn whether the topic exists.
     error_code = permissions.topic_error(name, Operation.READ)
     if error_code is not ErrorCode.NONE:
         return DescribedPartition(index, error_code)
     topic = data.topics.get(name)
     if topic is None:
         try:
-            # As in Kafka, an illegal name has its own error.
             check_topic_name(name)
         except TopicError as error:
             return DescribedPartition(index, error.error_code, error_message=error.message)
@@ -176,10 +174,9 @@ class TransactionRequests:
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
         transactional_id, permissions = request.transactional_id, self._permissions_of(connection)
         if transactional_id is None:
-            # KIP-679: WRITE on any topic is enough.
             if not may_write_idempotently(permissions, self._data.topics):
                 return InitProducerIdResponse(CLUSTER_DENIED)
-        # As in KafkaApis, permissions win over NOT_COORDINATOR.
+        # As in KafkaApis, before NOT_COORDINATOR.
         elif not may_write(transactional_id, permissions):
             return InitProducerIdResponse(ID_DENIED)
         elif not self._is_here(transactional_id):
@@ -188,14 +185,13 @@ class TransactionRequests:
 
     def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
         permissions = self._permissions_of(connection)
-        # KIP-890: a broker's CLUSTER_ACTION replaces permissions on ids and topics.
+        # KIP-890.
         if request.is_from_broker and not permissions.on_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse((), CLUSTER_DENIED)
         allowed, here = True, True
         for number, wanted in enumerate(request.transactions):
             if number:
                 yield None
-            # One denied transaction refuses the whole request.
             allowed = allowed and (request.is_from_broker or may_write(wanted.transactional_id, permissions))
             here = here and self._is_here(wanted.transactional_id)
         if allowed and here:
@@ -210,7 +206,7 @@ class TransactionRequests:
 
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
         permissions = self._permissions_of(connection)
-        # As in KafkaApis, the transactional id's error wins over the group's.
+        # As in KafkaApis, before the group's error.
         if not may_write(request.transactional_id, permissions):
             return AddOffsetsToTxnResponse(ID_DENIED)
         if not permissions.on_group(request.group_id, Operation.READ):
@@ -243,9 +239,9 @@ class TransactionRequests:
 
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
         coordinator = self._coordinator
-        # Not served here, so nothing is in flight for an EndTxn to wait for.
+        # Nothing is in flight for an EndTxn to wait for.
         if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
-            coordinator.submit(request, connection, connection.principal)  # which refuses it
+            coordinator.submit(request, connection, connection.principal)  # which fails
         else:
             self._transactions.commit_offsets(request, connection, connection.principal)
         return self._delivered(None)
@@ -257,7 +253,6 @@ class TransactionRequests:
     def prepare(self, connection: Connection, request: FindCoordinator) -> None:
         if request.key_type == CoordinatorType.TRANSACTION:
             permissions = self._permissions_of(connection)
-            # A denied client must not create the topic.
             if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
                 self._transactions.prepare()
 
@@ -270,7 +265,6 @@ class TransactionRequests:
             is_here = self._is_here(transactional_id)
             return described if is_here else DescribedTransaction(ELSEWHERE, transactional_id)
 
-        # Each distinct id once, however often it is named.
         found = dict(zip(transactional_ids, (yield from each(transactional_ids, describe)), strict=True))
         return DescribeTransactionsResponse(tuple([found[name] for name in request.transactional_ids]))
 
