@@ -61,7 +61,7 @@ class Parts:
 
 
 class GroupProtocol(ABC):
-    """Joins, keeps up, reconciles and ends a membership."""
+    """Joins, keeps up, reconciles and ends a membership. Defaults are those of either protocol."""
 
     __slots__ = ()
 
@@ -78,14 +78,14 @@ class GroupProtocol(ABC):
         """Generation or member epoch, or -1."""
 
     @property
-    @abstractmethod
     def is_leader(self) -> bool:
         """True if the member assigned in this generation."""
+        return False
 
     @property
-    @abstractmethod
     def can_subscribe(self) -> bool:
         """True if the member or the coordinator can assign."""
+        return True
 
     @property
     @abstractmethod
@@ -111,9 +111,8 @@ class GroupProtocol(ABC):
     def progress_deadline_ms(self) -> int:
         """Return when :meth:`progress` is due without any input."""
 
-    @abstractmethod
-    def request_rejoin(self, reason: str) -> None:
-        """Request a rebalance (KIP-568)."""
+    def request_rejoin(self, reason: str) -> None:  # noqa: B027
+        """Request a rebalance (KIP-568); does nothing in the consumer protocol, as in Java."""
 
     # ------------------------------------------------------------ answers
 
@@ -137,12 +136,10 @@ class GroupProtocol(ABC):
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
         """Handle a failed lookup. ``may_repeat`` is False if the error is not retriable."""
 
-    @abstractmethod
-    def metadata_updated(self, now_ms: int) -> None:
-        """Handle new topic metadata."""
+    def metadata_updated(self, now_ms: int) -> None:  # noqa: B027
+        """Handle new topic metadata before the next poll."""
 
-    @abstractmethod
-    def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
+    def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:  # noqa: B027
         """Handle the result of an assignor."""
 
     # ------------------------------------------------------------ time
@@ -173,13 +170,11 @@ class GroupProtocol(ABC):
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
         """Leave the group if the member is in it."""
 
-    @abstractmethod
-    def begin_closing(self) -> None:
-        """Prepare to close: the last commits are done and the listener is called next."""
+    def begin_closing(self) -> None:  # noqa: B027
+        """Stop heartbeats that do not continue until the member leaves: the last commits are done."""
 
-    @abstractmethod
-    def rest(self) -> None:
-        """Stop, because the member has failed."""
+    def rest(self) -> None:  # noqa: B027
+        """Report owned partitions as lost if the failed member can't recover."""
 
     @abstractmethod
     def recover(self) -> None:

@@ -164,9 +164,6 @@ class ClassicProtocol(GroupProtocol):
     def begin_closing(self) -> None:
         self._heartbeats.is_enabled = False
 
-    def rest(self) -> None:
-        """Do nothing: a failed member sends no heartbeats, and the next join reports the owned partitions as lost."""
-
     def recover(self) -> None:
         self._membership.reset("the application goes on after a failure", forget_member_id=False)
         self._membership.move(MemberState.UNJOINED)

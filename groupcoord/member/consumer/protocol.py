@@ -15,7 +15,6 @@ from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.error_handling import Reaction
 from groupcoord.member.membership import IllegalCallError, MemberState
 from groupcoord.member.outputs import (
-    ComputedAssignment,
     Joined,
     LeftGroup,
     MetadataNeeded,
@@ -54,14 +53,6 @@ class ConsumerProtocol(GroupProtocol):
         return self._membership.epoch if self._membership.has_epoch else -1
 
     @property
-    def is_leader(self) -> bool:
-        return False
-
-    @property
-    def can_subscribe(self) -> bool:
-        return True
-
-    @property
     def heartbeat_interval_ms(self) -> int:
         return self._heartbeats.interval_ms
 
@@ -87,9 +78,6 @@ class ConsumerProtocol(GroupProtocol):
 
     def progress_deadline_ms(self) -> int:
         return self._reconciliation.deadline_ms()
-
-    def request_rejoin(self, reason: str) -> None:
-        """Do nothing, as in the Java consumer."""
 
     def _join(self) -> None:
         self._membership.forget_epoch()
@@ -228,12 +216,6 @@ class ConsumerProtocol(GroupProtocol):
             self._parts.outputs.append(RequestRefused("FindCoordinator", error_code, error_code.name))
             self._parts.link.back_off(now_ms)
 
-    def metadata_updated(self, now_ms: int) -> None:
-        """Do nothing: the next poll uses the metadata."""
-
-    def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
-        """Do nothing: the coordinator assigns."""
-
     # ------------------------------------------------------------ leaving
 
     def drop_all(self) -> None:
@@ -267,11 +249,7 @@ class ConsumerProtocol(GroupProtocol):
         self._membership.move(MemberState.STALE)
         self._heartbeats.forget()
 
-    def begin_closing(self) -> None:
-        """Do nothing: heartbeats continue until the member leaves."""
-
     def rest(self) -> None:
-        """Report the owned partitions as lost, because the member can't recover."""
         self._membership.forget_epoch()
         self._reconciliation.drop_all()
         self._reconciliation.clear()
