@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from attrs import field, fields, frozen
 
 from groupcoord.config.config import key_of, suggestion
-from groupcoord.config.files import read_text
-from groupcoord.config.pem import load_identity
+from groupcoord.config.files import load_identity, read_text
 from groupcoord.errors import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")

@@ -1,4 +1,4 @@
-"""Files that are read whole, without waiting for the writer of a FIFO, and parsed as JSON or TOML."""
+"""Files that are read whole, without waiting for the writer of a FIFO: JSON, TOML, and keys in PEM format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def open_file(path: str | os.PathLike[str], flags: int) -> int:
@@ -79,3 +82,19 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def load_identity(context: ssl.SSLContext, key: str, certificate_chain: str, password: str) -> None:
+    """Load a certificate and its key (KIP-651) into a TLS context. A ``password`` of "" keeps the ssl module from prompting.
+
+    Raises:
+        ssl.SSLError: invalid PEM, or key and certificate do not match.
+    """
+    import tempfile  # the server starts without it
+
+    # The ssl module reads keys from files only.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "key.pem")
+        path.touch(mode=0o600)
+        path.write_text(f"{key}\n{certificate_chain}\n")
+        context.load_cert_chain(path, password=password)

@@ -17,7 +17,7 @@ from attrs import evolve, field, fields, frozen
 from groupcoord.broker.security.principals import NewPrincipal, certificate_principal, parse_rules
 from groupcoord.broker.security.sasl import MECHANISMS
 from groupcoord.config import key_of, read_properties, suggestion
-from groupcoord.config.pem import load_identity
+from groupcoord.config.files import load_identity
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
 from groupcoord.errors import ConfigError
 
