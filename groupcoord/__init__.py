@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-# Not from typing, because its import takes longer than all else here; a name, because jedi skips "if False".
+# The import of typing takes longer than all else here; jedi skips "if False".
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock

@@ -1,7 +1,7 @@
 """Kafka client connections for asyncio: TLS, SASL, API versions, and a connection to each broker of a cluster.
 
-Requests and responses are dictionaries by the field names of Kafka's schemas. Errors in responses are the caller's
-business, and so are retries: a request whose connection breaks fails with ConnectionLostError.
+Requests and responses are dictionaries by the field names of Kafka's schemas. The caller handles errors in responses,
+and retries: a request whose connection breaks fails with ConnectionLostError.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from groupcoord.wire.schema import struct_reader, struct_writer
 
 CLIENT_ID = "groupcoord"
 FRAME_BYTES_MAX = 2**30
-"""Longest response that is read; callers fetch far less at a time."""
+"""Longest response that is read."""
 
 _METADATA, _SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE = 3, 17, 18, 36
 _LENGTH = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 _HANDSHAKE_VERSIONS = {_API_VERSIONS: (0, 0)}
-"""Versions for requests before the broker has sent its own: every broker supports ApiVersions 0."""
+"""Versions before the broker has sent its own."""
 
 
 class ConnectionLostError(GroupcoordError):
@@ -83,7 +83,6 @@ def _codec(api_key: int, version: int) -> _Codec:
 def encode_request(api_key: int, version: int, values: Values, correlation_id: int, client_id: bytes) -> bytes:
     """Return the bytes of a request, its length first. Fields that the version lacks are left out."""
     codec = _codec(api_key, version)
-    # The header of a flexible version ends with its tagged fields: none.
     frame = _HEADER.pack(api_key, version, correlation_id, len(client_id)) + client_id + b"\0" * codec.is_flexible
     frame += codec.write(values)
     return _LENGTH.pack(len(frame)) + frame
@@ -96,7 +95,7 @@ def decode_response(api_key: int, version: int, response: bytes) -> Values:
         ProtocolError: the response is cut short.
     """
     codec = _codec(api_key, version)
-    # ApiVersions always has the older response header, so that any client can read the error in it (KIP-511).
+    # ApiVersions always has the older header (KIP-511).
     has_tags = codec.is_flexible and api_key != _API_VERSIONS
     try:
         return codec.read(response, skip_tagged_fields(response, _LENGTH.size) if has_tags else _LENGTH.size)[0]
@@ -338,7 +337,6 @@ class KafkaClient:
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
 
     async def _connection(self, address: Address) -> BrokerConnection:
-        """Return the open connection to an address; concurrent requests wait until one of them has opened it."""
         async with self._opening.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:

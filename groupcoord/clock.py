@@ -16,8 +16,7 @@ class Clock(Protocol):
 class SystemClock:
     """System time: read once from the wall clock and continued by the monotonic clock.
 
-    So a step of the wall clock (NTP, an operator) neither expires all sessions at once nor stops their expiry. Commit
-    timestamps continue from the time at which the process started.
+    So a step of the wall clock neither expires all sessions at once nor stops their expiry.
     """
 
     def __init__(self) -> None:

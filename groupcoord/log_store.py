@@ -218,7 +218,6 @@ class LogRecords(Sequence[LogRecord]):
 
 @cache
 def _encoder() -> Callable[[Record], tuple[bytes, bytes | None]]:
-    """Return the codec, which is imported on first use."""
     from groupcoord.records.codec import encode_record
 
     return encode_record
@@ -507,7 +506,7 @@ class MemoryLogStore:
 
     def write_waiting(self, count: int | None = None) -> list[tuple[Ticket, int]]:
         """Write the oldest ``count`` waiting appends (all by default); return ticket and base offset of each."""
-        # The second slice needs a number, and ``count`` may be None or too high.
+        # ``count`` may be None or too high.
         chosen, self._waiting = self._waiting[:count], self._waiting[len(self._waiting[:count]) :]
         return [(ticket, self._write(ticket.partition, records)) for ticket, records in chosen]
 
@@ -518,7 +517,7 @@ class MemoryLogStore:
         return tickets
 
     def _check_not_lost(self) -> None:
-        # Not check_ownership(): a subclass may override that with a check that is answered later.
+        # A subclass may override check_ownership() with a check that is answered later.
         if self._is_lost:
             raise OwnershipLostError("another owner has taken the log over")
 

@@ -26,7 +26,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 RECORDS_AT_ONCE = 2_000
-"""Records that are loaded before yielding to the event loop: some milliseconds."""
+"""Records that are loaded without yielding: some milliseconds."""
 
 
 async def load_in_portions(change: Callable[[Callable[[GroupCoordinator], bool]], bool], partition: int) -> None:
@@ -144,9 +144,7 @@ class AsyncCoordinator:
             return response if self.coordinator.may_answer() else await self._again(response)
 
     async def _again(self, response: R) -> R:
-        """Return a response after another check of the lease, because the process may have been paused before this
-        turn.
-        """
+        """Return a response after another check of the lease: the process may have been paused."""
         late: asyncio.Future[R] = self._running_loop().create_future()
         self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
         return await late
@@ -288,7 +286,6 @@ class AsyncCoordinator:
         return self._loop
 
     def _deliver(self) -> None:
-        """Deliver responses and events, and set the timer for the next deadline."""
         if self._share is not None:
             resolve(self._share.take_replies(self.coordinator))
         resolve(self.coordinator.take_replies())
@@ -300,7 +297,7 @@ class AsyncCoordinator:
             self._set_timer()
 
     def _tell(self) -> None:
-        """Deliver events without a suspension in between, so that the lease cannot end meanwhile."""
+        """Deliver events without a suspension, so that the lease cannot end meanwhile."""
         assert self._on_event is not None
         for event in self.coordinator.take_events():
             self._on_event(event)

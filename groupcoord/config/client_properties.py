@@ -230,7 +230,7 @@ class ClientProperties:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
 
     def _load_identity(self, context: ssl.SSLContext) -> None:
-        # An empty password keeps the ssl module from prompting at the terminal.
+        # An empty password avoids a prompt.
         password = self.ssl_key_password or self.ssl_keystore_password
         if certificate := self.ssl_keystore_location or self.ssl_certificate_location:
             context.load_cert_chain(certificate, self.ssl_key_location or None, password)
@@ -261,7 +261,7 @@ class Credentials:
 
     def unsecured_token(self, now_s: float) -> str:
         """Return the token that Kafka's OAuthBearerLoginModule would make, without a signature (KIP-255)."""
-        issued_at_s = int(now_s)  # rounded down, because servers reject a time in the future
+        issued_at_s = int(now_s)  # servers reject a time in the future
         claims = {**self.claims, "iat": issued_at_s, "exp": issued_at_s + self.lifetime_s}
         return f"{_base64(json.dumps({'alg': 'none'}))}.{_base64(json.dumps(claims))}."
 

@@ -85,7 +85,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def load_identity(context: ssl.SSLContext, key: str, certificate_chain: str, password: str) -> None:
-    """Load a certificate and its key (KIP-651) into a TLS context. A ``password`` of "" keeps the ssl module from prompting.
+    """Load a certificate and its key into a TLS context (KIP-651). A ``password`` of "" avoids a prompt.
 
     Raises:
         ssl.SSLError: invalid PEM, or key and certificate do not match.

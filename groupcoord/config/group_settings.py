@@ -96,7 +96,7 @@ class ConsumerGroupSettings(GroupSettings):
 
 
 SettingsOfConsumerGroup = Callable[[str], ConsumerGroupSettings]
-"""Returns the settings of a consumer group by its id; called for each heartbeat."""
+"""Returns the settings of a consumer group, for each heartbeat."""
 
 
 _DURATION = re.compile(
@@ -131,7 +131,6 @@ def parse_duration_ms(text: str) -> int:
 
 
 def _whole(digits: str) -> int:
-    """Return the value of digits with an optional sign; very long ones become a number beyond 64 bits."""
     significant = digits.lstrip("+-").lstrip("0")
     value = int(significant or "0") if len(significant) <= _INT64_DIGITS else INT64_MAX + 1
     return -value if digits.startswith("-") else value
@@ -260,4 +259,4 @@ class StreamsGroupSettings(GroupSettings):
 
 
 SettingsOfStreamsGroup = Callable[[str], StreamsGroupSettings]
-"""Returns the settings of a streams group by its id; called for each heartbeat."""
+"""Returns the settings of a streams group, for each heartbeat."""

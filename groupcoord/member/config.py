@@ -118,7 +118,7 @@ class MemberConfig:
             raise ConfigError(
                 f"setting 'group.protocol' can only be 'classic' or 'consumer', not {self.group_protocol!r}"
             )
-        # An attribute does not show whether it was given with its default; from_properties checks those keys, too.
+        # from_properties also checks keys that were given with their default.
         given = [a.name for a in fields(MemberConfig) if getattr(self, a.name) != a.default]
         self._refuse(self.group_protocol, given)
 

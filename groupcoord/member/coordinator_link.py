@@ -89,9 +89,7 @@ class CoordinatorLink:
         return send
 
     def expire(self, now_ms: int) -> list[Send]:
-        """Give up the requests that have timed out, and the coordinator if it had one of them; return the lookups among
-        them.
-        """
+        """Give up timed-out requests, and the coordinator if it had one of them; return the lookups among them."""
         late = [send for send in self.in_flight.values() if send.deadline_ms <= now_ms]
         if not late:
             return late
@@ -160,7 +158,7 @@ class CoordinatorLink:
         self._attempts += 1
 
     def pause(self, now_ms: int) -> None:
-        """Delay the next lookup a little, although the last one succeeded."""
+        """Delay the next lookup after a success."""
         self._retry_ms = now_ms + self._backoff.wait_ms(0)
 
     def lose(self, reason: str) -> None:

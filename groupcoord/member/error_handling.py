@@ -25,7 +25,7 @@ from groupcoord.errors import ErrorCode
 
 
 class Reaction(Enum):
-    """Reaction to an error. The result of the commit or fetch is reported in addition."""
+    """Reaction to an error, in addition to the result of the commit or fetch."""
 
     RETRY = "repeat after a pause"
     FIND_COORDINATOR = "find the coordinator again, then repeat"
@@ -132,7 +132,7 @@ OTHERWISE: dict[type, Reaction] = {
     OffsetFetch: Reaction.REPORT,
     LeaveGroup: Reaction.IGNORE,
 }
-"""Classic protocol: reactions to all other errors. A heartbeat is retried until the session expires."""
+"""Classic protocol: reactions to other errors. A heartbeat is retried until the session expires."""
 
 
 CONSUMER_REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
@@ -165,11 +165,11 @@ CONSUMER_OTHERWISE: dict[type, Reaction] = {
     OffsetCommit: Reaction.REPORT,
     OffsetFetch: Reaction.REPORT,
 }
-"""``group.protocol=consumer``: reactions to all other errors."""
+"""``group.protocol=consumer``: reactions to other errors."""
 
 
 class Reactions(NamedTuple):
-    """Reactions to errors: by API and error, and by API for all others."""
+    """Reactions by API and error, and by API for other errors."""
 
     by_error: Mapping[type, Mapping[ErrorCode, Reaction]]
     otherwise: Mapping[type, Reaction]

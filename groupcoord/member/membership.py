@@ -58,7 +58,6 @@ class MemberState(Enum):
 
 Transitions = Mapping[MemberState, tuple[MemberState, ...]]
 
-# Common targets of transitions: in both protocols, of the classic one, and of members of a consumer group.
 _ENDS = (MemberState.FAILED, MemberState.CLOSED)
 _ALWAYS = (MemberState.UNJOINED, *_ENDS)
 _OUT = (MemberState.FENCED, MemberState.PREPARE_LEAVING, *_ENDS)
@@ -106,7 +105,7 @@ class CommitRefusal(NamedTuple):
 
 @define(eq=False, repr=False)
 class Membership(ABC):
-    """Common part of both protocols: the state, its transitions and failures, and the identity for commits.
+    """State of a member, its transitions and failures, and the identity for commits.
 
     Attributes:
         transitions: the legal changes of the state.
@@ -134,7 +133,7 @@ class Membership(ABC):
         self.state = state
 
     def fail(self, api: str, error_code: ErrorCode, message: str) -> None:
-        """Fail with this error. Only the first failure counts."""
+        """Fail with this error, unless the member has failed before."""
         if not self.has_ended:
             self.move(MemberState.FAILED)
             self._outputs.append(Failed(api, error_code, message))

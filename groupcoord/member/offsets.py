@@ -42,7 +42,6 @@ class CommitKind(Enum):
 
     @property
     def is_repeated(self) -> bool:
-        """True if it is retried after retriable errors until its deadline."""
         return self in (CommitKind.SYNC, CommitKind.BEFORE_REVOCATION)
 
 
@@ -87,7 +86,7 @@ class Commits:
     _backoff: ExponentialBackoff
     _outputs: list[Output]
     _async_in_flight: int = field(default=0, init=False)
-    _waiting: list[Commit] = field(factory=list, init=False)  # asynchronous, until the coordinator is found
+    _waiting: list[Commit] = field(factory=list, init=False)  # asynchronous, without a coordinator
     _completed: list[Commit] = field(factory=list, init=False)  # asynchronous, done but not reported
     _syncs: list[Commit] = field(factory=list, init=False)
     next_auto_ms: int = field(default=0, init=False)
@@ -212,7 +211,7 @@ class Commits:
             if reaction is Reaction.TAKE_EPOCH and membership.has_new_epoch():
                 reaction = Reaction.RETRY
             elif error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                reaction = Reaction.REPORT  # the topic was deleted, which may be why it is revoked
+                reaction = Reaction.REPORT  # the topic was deleted
         if reaction is Reaction.RETRY:
             self._retry(commit, error_code, message, now_ms)
         elif reaction is Reaction.FIND_COORDINATOR:
@@ -287,7 +286,6 @@ class Commits:
 
     @property
     def is_idle(self) -> bool:
-        """True if no commit waits, is in flight or is to be reported."""
         return not (self._async_in_flight or self._waiting or self._completed or self._syncs)
 
     @property
@@ -325,7 +323,6 @@ class Fetches:
     _fetches: list[Fetch] = field(factory=list, init=False)
 
     def begin(self, fetch: Fetch, now_ms: int) -> None:
-        """Send a request; without partitions it completes at once."""
         fetch.retry_ms = now_ms
         self._fetches.append(fetch)
         if self._membership.has_ended:

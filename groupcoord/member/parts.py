@@ -29,10 +29,9 @@ _CLOSE_REASON = "the consumer is being closed"
 
 @define(eq=False, repr=False)
 class Dispatcher:
-    """Passes inputs to the parts and lets them proceed.
+    """Passes inputs to the parts of a member.
 
     Attributes:
-        closing: the progress of closing, or None.
         is_unsubscribing: whether the member leaves once the listener has handled the revocation of all partitions.
         poll_until_ms: the end of the application's current poll.
         deadline_ms: when :meth:`tick` is due.
@@ -41,7 +40,7 @@ class Dispatcher:
     _parts: Parts
     _protocol: GroupProtocol
     _poll_due_ms: int = field(default=NEVER_MS, init=False)  # when the application's poll has something to do
-    _others_ms: int = field(default=NEVER_MS, init=False)  # the deadline, except for heartbeats and their responses
+    _others_ms: int = field(default=NEVER_MS, init=False)  # deadline of all but heartbeats and their responses
     # In the group, with nothing due but heartbeats and automatic commits.
     _is_quiet: bool = field(default=False, init=False)
     closing: Closing | None = field(default=None, init=False)
@@ -249,7 +248,6 @@ def assemble(
     *,
     waits_for_listener: bool,
 ) -> tuple[Parts, GroupProtocol]:
-    """Return the common parts of a member and its protocol."""
     outputs: list[Output] = []
     if config.is_consumer_protocol:
         if assignors is not None:
@@ -317,7 +315,6 @@ def chosen_assignors(names: Iterable[str]) -> tuple[Assignor, ...]:
 
 
 def _common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Return the highest rebalance protocol that all assignors support."""
     common = [
         protocol
         for protocol in (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)

@@ -27,7 +27,7 @@ class TopicMetadata:
         has_changed: whether they differ from those of the leader's assignment.
         is_fresh: whether all topics were updated since the last rebalance.
         is_asked: whether metadata was requested and has not arrived.
-        names: the names of topics by id, as far as ids are known.
+        names: known names of topics by id.
     """
 
     _compares_racks: bool
@@ -41,7 +41,7 @@ class TopicMetadata:
     names: dict[UUID, str] = field(factory=dict, init=False)
 
     def update(self, cluster: Cluster, asked: Iterable[str]) -> None:
-        """Replace the topics. Those that are missing of ``asked`` do not exist."""
+        """Replace the topics. Those of ``asked`` that are missing do not exist."""
         self.cluster = cluster
         self._absent = frozenset(topic for topic in asked if topic not in cluster.topics)
         self.names = {topic.topic_id: name for name, topic in cluster.topics.items() if topic.topic_id is not None}
@@ -119,12 +119,10 @@ class SubscriptionState:
 
     @property
     def is_auto_assigned(self) -> bool:
-        """True if the group assigns the partitions."""
         return self.kind not in (SubscriptionKind.NONE, SubscriptionKind.MANUAL)
 
     @property
     def has_changed(self) -> bool:
-        """True if the subscription differs from that of the last join."""
         return self.joined_topics is not None and self.joined_topics != self.topics
 
     # ------------------------------------------------------------ what the application wants
@@ -145,7 +143,6 @@ class SubscriptionState:
         self.regex = pattern.pattern
 
     def match(self, known: Iterable[str]) -> None:
-        """Update the topics of a pattern."""
         if self.kind is SubscriptionKind.PATTERN:
             self.topics = tuple(sorted(topic for topic in known if self._matches_pattern(topic)))
 
@@ -218,7 +215,6 @@ class SubscriptionState:
         self._paused.difference_update(partitions)
 
     def fetchable(self) -> tuple[TopicPartition, ...]:
-        # The partitions of an unsubscribed topic are revoked only in the next rebalance.
         subscribed = set(self.topics) if self.kind is SubscriptionKind.TOPICS else None
         return tuple(
             partition

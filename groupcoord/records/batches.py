@@ -35,7 +35,7 @@ MAGIC_V2 = 2
 RECORD_BYTES_MIN = 7
 """Size of a record of format v2 without key, value and headers: seven fields of one byte."""
 
-LOG_OVERHEAD_BYTES = 12  # base offset and batch length, which the length does not include
+LOG_OVERHEAD_BYTES = 12  # base offset and batch length
 _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 _LENGTH_MAX = BATCH_BYTES_MAX - LOG_OVERHEAD_BYTES
 MAGIC_POSITION = 16
@@ -352,7 +352,7 @@ class Batch:
         Raises:
             CorruptBatchError: the CRC is wrong.
         """
-        # A copy takes less time than a view for batches of the usual size.
+        # A copy is faster than a view for usual sizes.
         actual = crc32c(self._buffer[self._start + _CRC_START : self._start + self.size_bytes])
         if actual != self.crc:
             raise CorruptBatchError(self.position, f"its CRC is {actual:#010x}, its header has {self.crc:#010x}")
@@ -512,7 +512,6 @@ def _decode_records(
 
 
 def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
-    """Read a length and its bytes, or None; return them and the position behind, maybe beyond the end."""
     raw = payload[position]
     position += 1
     if raw > 0x7F:
@@ -580,7 +579,7 @@ def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
     for _ in range(count):
         size, start = read_varint(payload, position)
         end = start + size
-        # A record's attributes, none of which is defined, take one byte.
+        # The attributes take one byte.
         delta_ms, behind = read_varint(payload, start + 1)
         offset_delta, body_start = read_varint(payload, behind)
         key_size, key_start = read_varint(payload, body_start)

@@ -166,7 +166,7 @@ def _encode_offset_commit(record: OffsetCommitRecord) -> tuple[bytes, bytes | No
     if record.value_version is not None or record.expire_timestamp_ms != NO_TIMESTAMP or record.key_version != 1:
         return _with_key_version(key, record.key_version), _encode_offset_value(record)
     metadata = record.metadata.encode()
-    # Fast path, without the schema engine; the general one is for what a current broker rarely writes.
+    # Fast path, without the schema engine.
     if not topic_id or len(metadata) > _SHORT_METADATA_BYTES_MAX:
         return key, _encode_offset_value(record)
     head = _offset_value_head.pack(OFFSET_COMMIT_VALUE_VERSION, record.offset, record.leader_epoch, len(metadata) + 1)
@@ -206,7 +206,7 @@ def _offset_key_names(group_id: str, topic: str) -> bytes:
     return _OFFSET_KEY_START + _key_form(RecordType.OFFSET_COMMIT).write((group_id, topic))
 
 
-# Long names are not cached, so that clients can't make the cache large.
+# Clients can't make the cache large.
 _cached_offset_key_names = lru_cache(_CACHED_NAMES_MAX)(_offset_key_names)
 
 

@@ -2,8 +2,8 @@
 
 The bytes are those of :func:`~groupcoord.records.codec.encode_record` and
 :func:`~groupcoord.records.batches.encode_batch`, joined from parts that the records of a commit share. When a log is
-loaded, the layout of a batch follows from its first record, and the parts that all records share are compared at once.
-Other batches take the general path.
+loaded, the layout of a batch follows from its first record, and shared parts are compared at once. Other batches take
+the general path.
 """
 
 from __future__ import annotations
@@ -89,13 +89,12 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
             count += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
         return None  # encode_record raises the error with the name of the field
-    # All topics of a commit have the same producer.
     return frame_records(base_offset, parts, count, timestamp_ms, leader_epoch, producer_id, producer_epoch)
 
 
 @lru_cache(maxsize=256)
 def _tail(timestamp_ms: int, topic_id: int) -> bytes:
-    """Return the end of a record, after its metadata. Cached, because many commits share their millisecond."""
+    """Return the end of a record, after its metadata; many commits share their millisecond."""
     if topic_id:
         return _pack_tail_with_id(timestamp_ms, _TOPIC_ID_TAG, topic_id.to_bytes(16, "big"))
     return _pack_tail(timestamp_ms)
@@ -164,10 +163,10 @@ def _packer(layout: str) -> Callable[..., bytes]:
 
 
 _shared_packer = lru_cache(maxsize=256)(_packer)
-"""Groups with names of equal length share a packer, which is larger than the records."""
+"""Groups with names of equal length share a packer."""
 
 _cached_frame = lru_cache(maxsize=1_024)(_frame)
-"""Cached, since a consumer commits the same partitions repeatedly."""
+"""A consumer commits the same partitions repeatedly."""
 
 
 # ---------------------------------------------------------------- reading
@@ -379,8 +378,6 @@ def encode_tombstone_batch(
     base_offset: int, records: Sequence[Record], timestamp_ms: int, leader_epoch: int
 ) -> bytes | None:
     """Return the batch of tombstones of offsets and groups; arguments are as for ``encode_batch``.
-
-    A deletion may write many, so the parts that a topic's tombstones share are encoded once.
 
     Returns:
         None if there are other records, or an offset's name can't be encoded: then use ``encode_batch``.

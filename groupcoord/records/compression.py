@@ -122,7 +122,7 @@ def _gunzip(data: bytes, bytes_max: int) -> Iterator[bytes]:
     while not position or data.startswith(_GZIP_MAGIC, position):
         member, input_bytes, is_empty = zlib.decompressobj(_GZIP_WINDOW_BITS), _GZIP_INPUT_BYTES_MIN, True
         while not member.eof:
-            # zlib copies the bytes after a member, so slices are small until the member proves long.
+            # zlib copies the bytes after a member, so slices are small at first.
             piece: bytes | memoryview = member.unconsumed_tail
             if not piece:
                 piece = view[position : position + input_bytes]

@@ -75,7 +75,7 @@ def read_wrapped(wrapper: Message, bytes_max: int) -> list[tuple[int, int, bytes
     messages = _read_set(decompress(Compression(codec), data, bytes_max), wrapper.magic)
     if not messages:
         raise MalformedError("a compressed message that holds none")
-    # If the offsets of v1 are absolute, the last one is that of the wrapper, and the base is 0.
+    # 0 if the offsets of v1 are absolute.
     base = wrapper.offset - messages[-1].offset if wrapper.magic == MAGIC_V1 else 0
     append_time_ms = wrapper.timestamp_ms if wrapper.attributes & LOG_APPEND_TIME else None
     return [

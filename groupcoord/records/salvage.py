@@ -1,7 +1,7 @@
 """Salvage of damaged logs: every sound batch, and the damage between them.
 
-The time is linear in the size of the log even for hostile bytes: chunks after damage are small at first, and a checksum
-takes nearly the same time for ranges of any size (:class:`RangeChecksums`).
+The time is linear in the size of the log even for hostile bytes: chunks after damage are small at first, and
+:class:`RangeChecksums` takes nearly constant time.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def salvage_batches(
         if size and is_cut and wanted < size:
             wanted = size
             continue
-        # With a valid CRC the batch is as it was written, although it can't be read: skip all of it.
+        # As it was written, although it can't be read: skip all of it.
         position = end + size if size else search.find(end + 1)
         chunk_now = wanted = min(chunk_bytes, CHUNK_BYTES_MIN)
         if damage is None:
@@ -248,9 +248,9 @@ class RangeChecksums:
     """CRC-32C, or CRC-32 of message formats v0 and v1 (``is_legacy``), of any range from ``start`` on, in nearly
     constant time.
 
-    A damaged log may hold many starts of large batches, and computing each CRC byte by byte would take quadratic time.
-    A CRC is linear: crc(AB) is crc(A) times x to the power of B's bits, plus crc(B), as polynomials modulo that of the
-    CRC. So the CRC of a range follows from those of two prefixes, as in zlib's ``crc32_combine``.
+    A damaged log may hold many starts of large batches. A CRC is linear: crc(AB) is crc(A) times x to the power of B's
+    bits, plus crc(B), as polynomials modulo that of the CRC. So the CRC of a range follows from those of two prefixes,
+    as in zlib's ``crc32_combine``.
     """
 
     def __init__(self, read_at: ReadAt, start: int, *, is_legacy: bool) -> None:

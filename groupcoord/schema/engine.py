@@ -349,7 +349,7 @@ def _make_source(source: Source, fields: Structure, present: list[_Present], giv
             if attribute.init and attribute.default is NOTHING:
                 arguments.setdefault(attribute.name, "None")
         return f"{source.use('make', made)}({', '.join([f'{name}={value}' for name, value in arguments.items()])})"
-    # The constructor of a named tuple is written in Python, and takes twice as long.
+    # The constructor of a named tuple takes twice as long.
     defaults = made._field_defaults  # type: ignore[attr-defined]
     in_order = [
         arguments[name] if name in arguments else source.use(f"default_{name}", defaults[name])
@@ -517,7 +517,6 @@ def _part_source(source: Source, present: _Present, value: str, version: int, fl
     if field.type is UUID and not form.is_dict:
         return f"{value}.bytes"
     if field.type is STRING and form.is_protocol and not field.nullable:
-        # If a version of the protocol has no null, the empty string is written.
         return f"{source.use(f'write{number}', form.dialect(flexible).write_string)}({value} or '')"
     if isinstance(field.type, Structure) and field.nullable and field.tag is None and not form.is_dict:
         write = source.use(f"write{number}", writer_of(field.type, version, flexible, form))
@@ -604,7 +603,7 @@ def _array_writer(field: Field, kind: Array, version: int, flexible: bool, form:
                 raise MalformedError("null where it is not allowed")
             return null if value is None else empty
         length = len(value)
-        if length == 1:  # nearly always, where a group has as many members as partitions
+        if length == 1:  # nearly always
             return one + write_element(value[0])
         if code is not None:
             return write_length(length) + pack(f">{length}{code}", *value)

@@ -158,10 +158,7 @@ def _bad_string(length: int, bytes_left: int) -> MalformedError:
 
 @lru_cache(maxsize=1_024)
 def topic_id_of(content: bytes) -> UUID:
-    """Return the UUID of 16 bytes; the zero UUID is always ``ZERO_UUID`` itself.
-
-    Cached, because UUIDs are made and compared by functions written in Python.
-    """
+    """Return the UUID of 16 bytes; the zero UUID is always ``ZERO_UUID`` itself. Cached, because UUIDs are slow."""
     made = UUID(bytes=content)
     return ZERO_UUID if made == ZERO_UUID else made
 

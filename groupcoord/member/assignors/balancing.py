@@ -116,7 +116,7 @@ def settle_claims(
     """Return the group with each claim accepted, contested or outdated.
 
     The newest generation wins. Two claims of the same generation make the partition contested, and no member keeps it.
-    Source: ``AbstractStickyAssignor`` of Kafka's Java client, from KIP-54, KIP-341 and KIP-792.
+    Source: ``AbstractStickyAssignor`` of Kafka's Java client (KIP-54, KIP-341, KIP-792).
     """
     order = hash_map_order(subscriptions)
     topics = subscribed_topics(cluster, subscriptions, order)
@@ -240,10 +240,9 @@ class Balancer:
     """Balances an assignment in place.
 
     Kafka checks before each partition whether the whole assignment is balanced. Here the result is cached until a
-    partition moves, and computed by topic, from the largest owner and the smallest subscriber. The moves are the same.
+    partition moves, and computed by topic. The moves are the same.
 
     Args:
-        group: the group.
         assigned: the partitions of each member, by number; changed in place.
         owner: the owner of each partition; changed in place.
         subscribers: the members that subscribe to each topic.
@@ -295,7 +294,7 @@ class Balancer:
             is_any_moved = True
 
     def undo_unless_better(self) -> None:
-        """Undo all moves if the assignment is not more balanced than before. Nothing else may be called after that."""
+        """Undo all moves if the assignment is not more balanced than before; the last call."""
         if self._score(self._assigned) >= self._score(self._before):
             self._assigned[:] = self._before
 

@@ -210,7 +210,7 @@ class Heartbeats:
         reaction = reaction_to(Heartbeat, error_code)
         reason = f"encountered {error_code.name} from HEARTBEAT response"
         if reaction is Reaction.REJOIN:
-            # The member still counts as alive: the coordinator keeps it for as long as the rebalance may take.
+            # The coordinator keeps the member during the rebalance.
             if membership.state is MemberState.STABLE:
                 membership.request_rejoin("group is already rebalancing")
             self._attempts = 0

@@ -94,7 +94,6 @@ class Rebalance:
 
     @property
     def is_needed(self) -> bool:
-        """True if a rebalance is due or in progress, or an assignment is not complete."""
         return (
             self._membership.rejoin_needed
             or self._is_joining
@@ -111,7 +110,6 @@ class Rebalance:
                 self._membership.request_rejoin("subscription has changed")
 
     def progress(self, now_ms: int) -> bool:
-        """Continue as far as possible; return whether all is done."""
         while self.is_needed:
             self._note_changes()
             if self._parts.gate.is_shut or self._membership.has_ended:
@@ -143,7 +141,7 @@ class Rebalance:
             self._assign(now_ms)
 
     def _has_fresh_topics(self) -> bool:
-        """Return whether the topics are fresh; request them if not. Only a join with a pattern needs it."""
+        """Return whether the topics are fresh, if a pattern needs that; request them if not."""
         if self._parts.subscription.kind is not SubscriptionKind.PATTERN or self._parts.topic_metadata.is_fresh:
             return True
         if not self._parts.topic_metadata.is_asked:
@@ -273,7 +271,6 @@ class Rebalance:
         self.lead(now_ms)
 
     def lead(self, now_ms: int, computed: ComputedAssignment | None = None) -> None:
-        """Continue the leader's assignment."""
         leading = self._leading
         if leading is None or not self._membership.is_at(MemberState.COMPLETING_REBALANCE, leading.generation_id):
             return
@@ -431,7 +428,7 @@ class Rebalance:
             self._membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
     def _tell_assignor(self, name: str, given: Assignment, generation_id: int) -> str | None:
-        """Pass the assignment to the assignor. It may be user code: return the message of an exception."""
+        """Pass the assignment to the assignor; return the message of an exception."""
         assignor = self._assignors.get(name)
         if assignor is None:
             return None  # the generation was reset while the listener was running

@@ -33,10 +33,8 @@ Partitions = Mapping[UUID, tuple[int, ...]]
 class LocalAssignment:
     """Partitions, and a number that grows with each change.
 
-    A partition that was assigned, revoked and assigned again must be acknowledged each time.
-
-    Attributes:
-        number: -1 before there is any assignment.
+    A partition that was assigned, revoked and assigned again must be acknowledged each time. ``number`` is -1 before
+    there is any assignment.
     """
 
     number: int = -1
@@ -58,7 +56,6 @@ NO_ASSIGNMENT = LocalAssignment()
 
 
 def read_partitions(topics: Iterable[TopicPartitions]) -> Partitions:
-    """Return the partitions in a response, sorted."""
     found: dict[UUID, set[int]] = {}
     for topic_id, partitions in topics:
         found.setdefault(topic_id, set()).update(partitions)
@@ -103,7 +100,6 @@ class ConsumerMembership(Membership):
         self._was_member = self._was_member or self.has_epoch
 
     def forget_epoch(self) -> None:
-        """Reset the epoch, so that the next heartbeat joins."""
         self.epoch = JOIN_GROUP_MEMBER_EPOCH
 
     def begin_leaving(self, operation: CloseOperation) -> None:
@@ -151,7 +147,7 @@ class HeartbeatRequests:
     _assignment: LocalAssignment | None = field(default=None, init=False)
 
     def forget(self) -> None:
-        """Send all fields next time, because it is unknown what the coordinator has received."""
+        """Send all fields next time."""
         self._has_sent_settings = False
         self._topics: tuple[str, ...] | None = None
         self._regex: str | None = None
@@ -259,7 +255,6 @@ class ConsumerHeartbeats:
         self._in_flight = self._parts.link.send(self._requests.make(current), now_ms)
 
     def forget(self) -> None:
-        """Ignore the response in flight, because the member has left."""
         self._requests.forget()
         self._in_flight = None
         self._attempts = 0
@@ -280,7 +275,6 @@ class ConsumerHeartbeats:
             self._next_ms = now_ms + interval_ms
 
     def failed(self, now_ms: int) -> None:
-        """Retry after a pause with a full heartbeat."""
         self._in_flight = None
         self._requests.forget()
         self._next_ms = self._not_before_ms = now_ms + self._parts.backoff.wait_ms(self._attempts)

@@ -104,7 +104,6 @@ class Reconciliation:
         self._step = _Step.NONE
 
     def _begin(self, now_ms: int) -> bool:
-        """Begin if there is something to do; return whether that is so."""
         resolved = self._resolve(now_ms)
         if not self.current.is_none and resolved == self.current.partitions:
             if self.target.number == self.current.number:
@@ -171,7 +170,6 @@ class Reconciliation:
     # ------------------------------------------------------------ out of the group
 
     def begin_losing(self) -> None:
-        """Begin to report the partitions as lost."""
         self.is_lossy = True
         self.current = self.target = NO_ASSIGNMENT
 
@@ -183,7 +181,6 @@ class Reconciliation:
             self._parts.gate.tell(PartitionsLost(owned))
 
     def lose_nothing(self) -> None:
-        """End the loss of partitions if there are none."""
         if self.is_lossy and not self.is_busy and not self._subscription.positions:
             self.clear()
 
