@@ -1,4 +1,4 @@
-"""Topics and what they hold, asked without a broker around them."""
+"""Topics and their logs for tests without a broker."""
 
 from __future__ import annotations
 
@@ -48,13 +48,9 @@ SOLE = Leadership((DEFAULT_NODE,))
 
 
 class FakeConnection:
-    """Takes answers as a connection does; long work is done at once.
-
-    Attributes:
-        principal: nobody in particular.
-        node: what is told of the node: nothing of its own.
-        answers: what it was answered; "nothing" where no answer is due.
-        refusal: why it is to be closed.
+    """Connection that records responses; long work runs at once. Attributes: principal: the client's principal. node:
+    the node as its listener advertises it. answers: the responses; "nothing" for a request without one. refusal: the
+    reason for closing.
     """
 
     def __init__(self, broker: Broker | None = None) -> None:
@@ -159,7 +155,7 @@ class DataWorld:
         self.data.delete(topic)
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass, and what is due happen."""
+        """Advance the clock, and run what is due."""
         self.clock.advance(duration_ms)
         self.requests.timers.tick(self.clock.now_ms())
 

@@ -19,7 +19,7 @@ def feed(connection: Connection, data: bytes) -> None:
 
 
 def drain(connection: Connection) -> bytes:
-    """Return all that a connection has to say, with what is handled only when that has been taken."""
+    """Return all output of a connection, including that of requests held back until earlier output is taken."""
     output = b""
     while taken := connection.take_output():
         output += taken
@@ -34,7 +34,7 @@ def wire_frame(api_key: int, version: int, body: dict[str, Any]) -> bytes:
 
 
 class KioClient:
-    """Client on one connection, whose requests kio writes and whose responses kio reads."""
+    """Client on one connection that encodes requests and decodes responses with kio."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -59,7 +59,7 @@ class KioClient:
 
 
 class LateJobs:
-    """Takes the jobs of a broker, and does each when it is told to: as another thread that takes its time."""
+    """Collects the jobs of a broker and runs each on demand, as a slow thread would."""
 
     def __init__(self, broker: Broker) -> None:
         self.waiting: deque[Job] = deque()

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lines_of(call: Callable[..., Any], *arguments: Any) -> int:
-    """Return how many lines of Python a call executes, in whatever it calls."""
+    """Return how many lines of Python a call executes."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

@@ -13,7 +13,7 @@ UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 class Rules(denials.Rules):
-    """Denies what it is told to deny by the names that messages have."""
+    """Authorizer that denies configured names of operations."""
 
     def deny(self, operation: str, where: ResourceType | Resource, *names: str) -> None:
         resources = [where] if isinstance(where, Resource) else [Resource(where, name) for name in names]

@@ -76,7 +76,7 @@ class ShareClient(KioClient):
         return []
 
     def acknowledge(self, *acknowledged: Any, **changes: Any) -> ErrorCode:
-        """Say what becomes of records; return the error of the partition, or of the whole."""
+        """Acknowledge records; return the error of the partition, or of the whole request."""
         self.send_acknowledgement(*acknowledged, **changes)
         return self.acknowledged()
 
@@ -88,7 +88,7 @@ class ShareClient(KioClient):
         return ErrorCode(response["error_code"])
 
     def send_acknowledgement(self, *acknowledged: Any, **changes: Any) -> None:
-        """Say what becomes of records, and don't wait for the answer."""
+        """Acknowledge records without waiting for the response."""
         batches = [{"first_offset": a, "last_offset": z, "acknowledge_types": list(t)} for a, z, t in acknowledged]
         partitions = [{"partition_index": self.world.index, "acknowledgement_batches": batches}]
         body = {
@@ -152,13 +152,13 @@ class SharingWorld:
         return ShareClient(self, member_id)
 
     def initialize(self, state_epoch: int = 1, start_offset: int = -1, topic_id: UUID | None = None) -> None:
-        """Let the group begin (anew)."""
+        """Initialize the group's state, perhaps again."""
         partition = {"partition": self.index, "state_epoch": state_epoch, "start_offset": start_offset}
         topics = [{"topic_id": topic_id or self.topic_id, "partitions": [partition]}]
         self.client().ask(INITIALIZE, 0, {"group_id": "g", "topics": topics})
 
     def produce(self, count: int, topic: str = "jobs") -> None:
-        """Append a batch of so many records."""
+        """Append a batch of a number of records."""
         log = self.log(topic)
         now_ms = self.clock.now_ms()
         batch = encode_batch(log.end_offset, [(b"k", b"v%d" % number, now_ms) for number in range(count)])

@@ -1,6 +1,5 @@
-"""What administrators set of the cluster, in real bytes: quotas, metrics of clients, settings of brokers and groups.
-
-The answers were recorded of a broker of Kafka 4.4.0.
+"""Cluster settings of administrators, in real bytes: quotas, client metrics, configs of brokers and groups. Responses
+were recorded from a broker of Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ZERO_ID = None
 
 
 class Asked:
-    """A broker of its own, asked over one connection."""
+    """Broker with one connection."""
 
     def __init__(self, administered: Administered | None = None) -> None:
         self.clock = ManualClock()
@@ -156,7 +155,7 @@ def test_quotas_that_can_not_be(world: Asked, entity: Any, limits: Any, message:
 
 
 def test_an_entity_that_comes_twice(world: Asked) -> None:
-    """The first counts, the second is told; what is only tried changes nothing; refusals come first."""
+    """The first is applied and the second refused; validation changes nothing; refusals come first."""
     twice = (ANN, {"producer_byte_rate": 2.0}), (ANN, {"producer_byte_rate": 3.0})
     message = "Ignoring duplicate entity ClientQuotaEntity(entries={user=ann})"
     assert world.alter_quotas(*twice) == [(INVALID, message)]
@@ -275,7 +274,9 @@ def test_there_are_so_many_subscriptions(world: Asked, monkeypatch: pytest.Monke
 
 
 def test_clients_are_told_which_metrics_are_wanted(world: Asked) -> None:
-    """By what they are; who asks too soon, or sends too soon, is told to wait; the last may be sent at once."""
+    """Subscriptions match clients by attributes; early requests and early pushes are throttled; the last push is
+    accepted at once.
+    """
     world.alter(CLIENT_METRICS, "theirs", metrics="a.", match="client_id=somebody")
     world.alter(CLIENT_METRICS, "all", metrics="b.", interval_ms="1000")
     told = world.ask(71, 0, client_instance_id=ZERO_ID)
@@ -429,7 +430,7 @@ def test_the_cluster_keeps_its_members(world: Asked) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_logs_stay_in_their_folder(world: Asked, version: int) -> None:
-    """The one folder there is is taken for partitions that there are; the last that is said of one counts."""
+    """The only folder is accepted for existing partitions; of repeated partitions the last counts."""
     here = world.ask(35, 4, topics=None)["results"][0]["log_dir"]
 
     def move(*dirs: tuple[str, str, list[int]]) -> Any:

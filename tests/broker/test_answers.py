@@ -1,4 +1,4 @@
-"""What the host answers itself: topic administration, and metadata."""
+"""Requests that the host answers without the coordinator: topic administration and metadata."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_delete_refuses(
 
 
 def test_authorized_operations(topics: TopicRegistry) -> None:
-    """They are told when asked for: everything is allowed, since nothing is protected."""
+    """They are listed if requested: all operations, since there is no authorizer."""
     plain = do_whole(answer_metadata(Metadata((TopicReference("one"),)), ALONE, topics))
     assert (
         plain.cluster_authorized_operations
@@ -228,7 +228,7 @@ def test_authorized_operations(topics: TopicRegistry) -> None:
 
 
 def test_api_versions() -> None:
-    """Produce is listed as a 4.4 broker lists it; wrong versions and wrong clusters are told so."""
+    """Produce has the versions of a 4.4 broker; unsupported versions and wrong clusters are refused."""
     listed = answer_api_versions(ApiVersions(), NODE, "me").api_keys
     assert listed[0] == (0, 0, 13)
     unknown = answer_api_versions(ApiVersions(unsupported_version=True), NODE, "me")

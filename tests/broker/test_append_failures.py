@@ -13,7 +13,7 @@ FULL = StorageError("/data/__consumer_offsets-1/0.log: No space left on device")
 
 
 class Host:
-    """A broker whose log store can be told to fail, looked after once a second."""
+    """Broker with a failing log store and the checks that run once a second."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.store = MemoryLogStore()
@@ -29,7 +29,7 @@ class Host:
         return self.broker.coordinator.call(OffsetCommit(group_id, topics)).topics[0].partitions[0].error_code
 
     def wait(self, seconds: int = 1) -> list[tuple[str, str]]:
-        """Let so many seconds pass; return level and text of the lines."""
+        """Advance the clock by seconds; return levels and texts of the log lines."""
         self._caplog.clear()
         for _ in range(seconds):
             self.clock.advance(1_000)
@@ -65,7 +65,7 @@ def test_it_is_said_when_the_log_can_be_written_again(host: Host) -> None:
 
 
 def test_all_partitions_must_have_been_written_again(host: Host) -> None:
-    """A log partition that works says nothing about another one, whose last append failed."""
+    """A working log partition does not end the warning of another one."""
     one, other = "a", next(name for name in "bcdef" if host.broker.coordinator.partition_of(name) != 2)
     assert host.broker.coordinator.partition_of(one) != host.broker.coordinator.partition_of(other)
     host.commit(FULL, group_id=one)
@@ -79,7 +79,7 @@ def test_all_partitions_must_have_been_written_again(host: Host) -> None:
 
 
 def test_a_partition_that_failed_as_a_whole_is_not_called_written(host: Host) -> None:
-    """An append of unknown outcome is told, and then that its partition was loaded again, which is no write."""
+    """The unknown outcome is logged, then that the partition was loaded again, which is no write."""
     assert host.commit(AppendTimedOutError("no answer")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     (first, second) = host.wait(20)
@@ -88,7 +88,7 @@ def test_a_partition_that_failed_as_a_whole_is_not_called_written(host: Host) ->
 
 
 def test_records_that_are_too_large_are_no_trouble_of_the_log(host: Host) -> None:
-    """What a client alone has caused makes no line and is not counted."""
+    """Errors that a client alone has caused are neither logged nor counted."""
     host.commit(RecordTooLargeError("2 MB"))
 
     assert host.wait() == []

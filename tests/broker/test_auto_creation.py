@@ -45,7 +45,7 @@ def test_the_client_and_the_server_can_forbid_it(allows: bool, settings: dict[st
 
 
 def test_internal_topics_and_collisions() -> None:
-    """Internal topics are not made; nor is one whose name differs from another's in dots alone, which stays unknown."""
+    """Internal topics are not created, nor a topic with a name that differs from another one only in dots."""
     made = broker()
     ask(made, "a.b")
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_who_may(denied: Denied, error: ErrorCode, is_made: bool) -> None:
 
 
 def test_groups_that_wait_for_a_topic_learn_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coordinator is told, so that subscriptions are looked at again."""
+    """The coordinator is notified, and resolves subscriptions again."""
     made = broker()
     told: list[list[str]] = []
     monkeypatch.setattr(made.coordinator, "topics_created", told.append)

@@ -285,7 +285,7 @@ def arrays_in(body: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def with_entries(body: Body, path: Path, count: int, *, distinct: bool) -> Body:
-    """Return a request with so many entries in one of its arrays: its first one, or others with names of their own."""
+    """Return a request with a number of entries in its first array, or in the named ones."""
     body = copy.deepcopy(body)
     holder: Any = body
     for step in path[:-1]:
@@ -389,7 +389,7 @@ def test_nested_entries_and_duplicates_count() -> None:
 
 
 def test_too_many_entries_are_invalid() -> None:
-    """One entry more than the bound is INVALID_REQUEST, and nothing is done; the connection goes on."""
+    """One entry above the bound fails with INVALID_REQUEST and no effect; the connection stays open."""
     world = BoundedBroker()
     names = ["t"] * (ENTRIES_AT_ONCE + 1)
     assert world.ask(76, LIVE[76] | {"subscribed_topic_names": names})["error_code"] == 42

@@ -1,4 +1,4 @@
-"""What administrators ask of the cluster: what no recorded conversation can show, and who may ask."""
+"""Cluster administration beyond the recorded conversations, and its permissions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_log_dirs_tell_how_large_logs_are(world: WireWorld) -> None:
 
 
 def test_log_dirs_tell_the_volume_of_a_data_directory(tmp_path: Path) -> None:
-    """What is kept on disk has a folder, and its volume a size."""
+    """A data directory is one log dir, with the size of its volume."""
     data = TopicData(Config(records_enable=False), ManualClock(0), TopicRegistry(tmp_path))
     (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), data)).results
 
@@ -136,8 +136,9 @@ WITHOUT_PERMISSION: dict[str, tuple[int, int, str, Body, Body]] = {
 
 @pytest.mark.parametrize("name", WITHOUT_PERMISSION)
 def test_whoever_may_not_ask_is_told_so_before_anything_else(world: WireWorld, rules: Rules, name: str) -> None:
-    """CLUSTER_AUTHORIZATION_FAILED, whatever else is wrong with the request; sources: ``KafkaApis``, and the error
-    responses of the requests."""
+    """CLUSTER_AUTHORIZATION_FAILED precedes all other errors; sources: ``KafkaApis``, and the error responses of the
+    requests.
+    """
     api_key, version, operation, body, rest = WITHOUT_PERMISSION[name]
     rules.deny(operation, CLUSTER)
     answer = _without_texts(world.ask(api_key, version, body))
@@ -170,7 +171,7 @@ def test_operations_on_the_cluster_are_told_to_those_who_may_describe_it(world: 
 
 
 def test_topics_that_may_not_be_described_come_last_or_not_at_all(world: WireWorld, rules: Rules) -> None:
-    """Whether they exist isn't told; where all topics are asked for they are left out."""
+    """Denied topics do not reveal whether they exist; in a list of all topics they are omitted."""
     rules.deny("DESCRIBE", TOPIC, "t", "nope")
     body = {"response_partition_limit": 9, "cursor": None}
     named = world.ask(75, 0, body | {"topics": tuple({"name": name} for name in ("t", "nope", "u"))})

@@ -57,7 +57,7 @@ DIFFERENT = {
 
 
 def is_taken(resources: Resources, kind: str, key: str, text: str) -> bool:
-    """Set a setting, and tell whether that was answered with NONE."""
+    """Change a config; return whether the error is NONE."""
     resource_type, name, _ = KINDS[kind]
     change = ResourceToAlter(resource_type, name, (ConfigToAlter(key, text, AlterConfigOp.SET),))
     (result,) = alter_configs(IncrementalAlterConfigs((change,)), resources)
@@ -66,7 +66,7 @@ def is_taken(resources: Resources, kind: str, key: str, text: str) -> bool:
 
 
 def use(resources: Resources, data: TopicData) -> None:
-    """Let each part of the server read the settings that hold for what it looks after."""
+    """Have each part of the server read its configs."""
     data.use_broker_configs(resources.layers)
     for topic in resources.topics:
         data.settings_of(topic)

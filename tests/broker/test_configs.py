@@ -94,7 +94,7 @@ def alter(
 
 
 def test_all_settings_of_the_broker(resources: Resources) -> None:
-    """Those of the configuration but for internal ones, those of topics, and where it is; few can be changed."""
+    """All public settings of the configuration, those of topics, and the addresses; few of them are dynamic."""
     told, padded, of_all = describe(resources, (A_BROKER, "1"), (A_BROKER, "0" * 5_000 + "1"), (A_BROKER, ""))
     expected = {name for name, definition in BROKER_DEFINITIONS.items() if not definition.is_internal}
     assert {config.name for config in told.configs} == {config.name for config in padded.configs} == expected
@@ -114,7 +114,7 @@ def test_all_settings_of_the_broker(resources: Resources) -> None:
 
 
 def test_topics_inherit_from_the_broker() -> None:
-    """A topic's setting that the broker's configuration changes is told with that value and where it comes from."""
+    """A topic config that the broker overrides has the broker's value and source."""
     config = Config(message_max_bytes=7, log_cleaner_min_cleanable_ratio=0.25)
     topics = TopicRegistry()
     topics.ensure("orders", 1)
@@ -126,7 +126,7 @@ def test_topics_inherit_from_the_broker() -> None:
 
 
 def test_loggers(resources: Resources) -> None:
-    """There are none: nothing is told of them, and none can be changed."""
+    """They do not exist: none is described, and none can be altered."""
     logger = ConfigResourceType.BROKER_LOGGER
     told, unnamed = describe(resources, (logger, "1"), (logger, ""))
     assert (told.error_code, told.configs) == (ErrorCode.NONE, ())
@@ -155,8 +155,8 @@ def test_describing_needs_a_permission_for_each_thing(resources: Resources) -> N
 
 
 def test_changing_needs_a_permission_for_each_thing(resources: Resources) -> None:
-    """ALTER_CONFIGS, asked before values and names of settings are looked at, but not before nulls; a topic that can't
-    be called so is told so anyhow, while of the broker nothing is told.
+    """ALTER_CONFIGS is checked before names and values, but after nulls; invalid topic names have their own error, and
+    nothing about the broker is revealed.
     """
     rules = Rules()
     rules.deny("ALTER_CONFIGS", TOPIC, "orders", "a b")
@@ -180,7 +180,7 @@ def test_changing_needs_a_permission_for_each_thing(resources: Resources) -> Non
 
 
 def test_the_host_asks_for_permission() -> None:
-    """Through the wire: the principal of the connection is asked about."""
+    """Over the wire, with the principal of the connection."""
     rules = Rules()
     rules.deny("DESCRIBE_CONFIGS", GROUP, "g")
     rules.deny("ALTER_CONFIGS", GROUP, "g")
@@ -200,7 +200,7 @@ def test_the_host_asks_for_permission() -> None:
 
 
 def test_settings_of_groups_are_kept(tmp_path: Path) -> None:
-    """They are in a file, which is read again; what a group no longer has of its own is gone from it."""
+    """They are written to a file and read again; a deleted config is absent from it."""
     configs = GroupConfigs(Config(), tmp_path)
     configs.replace({"g": {SESSION: "50000"}, "h": {HEARTBEAT: "6000"}})
     configs.replace({"h": {}})
@@ -212,7 +212,7 @@ def test_settings_of_groups_are_kept(tmp_path: Path) -> None:
 
 
 def test_settings_of_streams_groups() -> None:
-    """What a streams group has of its own holds within the broker's bounds, and the broker's where it has nothing."""
+    """A streams group's own configs hold within the broker's bounds, and the broker's otherwise."""
     configs = GroupConfigs(Config(group_streams_rack_aware_assignment_tags=("zone",)))
     own = {"streams.num.standby.replicas": "1", "streams.acceptable.recovery.lag": "7", SESSION: "50000"}
     configs.replace({"g": own, "tags": {"streams.rack.aware.assignment.tags": "rack,cluster"}})
@@ -223,7 +223,7 @@ def test_settings_of_streams_groups() -> None:
 
 
 def test_every_bounded_setting_has_a_bound() -> None:
-    """The broker says for each of these settings how low or how high a group may have it, or both."""
+    """Each of these configs has a minimum or maximum for groups, or both, in the broker's settings."""
     bounds = {(kind, name): both for kind in GroupType for name, both in bounds_of(kind, Config()).items()}
     one_sided = {name for (_, name), both in bounds.items() if None in both}
 
@@ -235,7 +235,7 @@ def test_every_bounded_setting_has_a_bound() -> None:
 
 
 def test_bounds_that_have_moved(tmp_path: Path) -> None:
-    """A group's own setting is told as it was set; what holds is within the bounds of the broker that was started."""
+    """A group's config is described as it was set; the effective value is within the present bounds."""
     GroupConfigs(Config(), tmp_path).replace({"g": {SESSION: "45000"}})
     moved = GroupConfigs(
         Config(group_consumer_min_session_timeout_ms=50_000, group_consumer_session_timeout_ms=55_000), tmp_path
@@ -259,7 +259,7 @@ def test_bounds_that_have_moved(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_file_of_settings(tmp_path: Path, content: str, reason: str) -> None:
-    """It is refused with its name and the reason."""
+    """The error has its name and the reason."""
     path = tmp_path / "group-configs.json"
     path.write_text(content)
     with pytest.raises(GroupConfigFileError, match=rf"group-configs\.json: {reason}"):
@@ -287,7 +287,7 @@ def test_settings_of_topics_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_new_topic_has_the_settings_it_was_made_with() -> None:
-    """They are told at once, with all the others; of a name that comes twice the last value counts."""
+    """The response has all configs; of a repeated name the last value counts."""
     topics = TopicRegistry()
     configs = (CreatableTopicConfig("retention.ms", "1"), CreatableTopicConfig("retention.ms", " 2 "))
     request = CreateTopics((CreatableTopic("orders", 1, 1, configs=configs),))
@@ -314,7 +314,7 @@ def test_the_offsets_topic_says_that_it_is_compacted() -> None:
 
 
 def test_settings_that_can_not_be_written(tmp_path: Path) -> None:
-    """KAFKA_STORAGE_ERROR for the groups, whose settings are as they were; topics are another matter."""
+    """KAFKA_STORAGE_ERROR for groups, with unchanged configs; topics are not affected."""
     topics = TopicRegistry()
     topics.ensure("orders", 1)
     groups = GroupConfigs(Config(), tmp_path / "gone")
@@ -325,7 +325,7 @@ def test_settings_that_can_not_be_written(tmp_path: Path) -> None:
 
 
 def test_topics_that_can_not_be_written(tmp_path: Path) -> None:
-    """A change of a topic's settings whose file can't be written is answered KAFKA_STORAGE_ERROR."""
+    """Altering topic configs fails with KAFKA_STORAGE_ERROR if the file can't be written."""
     folder = tmp_path / "data"
     folder.mkdir()
     topics = TopicRegistry(folder)
@@ -340,7 +340,7 @@ def test_topics_that_can_not_be_written(tmp_path: Path) -> None:
 
 
 def test_the_coordinator_asks_the_host() -> None:
-    """What an administrator sets for a group is what its members are told from then on, and when sessions end."""
+    """A group's configs reach its members from then on, and expire sessions."""
     configs, clock = GroupConfigs(Config()), ManualClock()
     coordinator = make_broker(
         config=Config(), clock=clock, log_store=MemoryLogStore(), group_configs=configs

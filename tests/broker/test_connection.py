@@ -65,7 +65,7 @@ REQUESTS = st.lists(
 @given(REQUESTS, st.lists(st.integers(1, 60), max_size=60))
 @settings(max_examples=200, deadline=None)
 def test_any_chunking_gives_the_same_answers(requests: list[bytes], sizes: list[int]) -> None:
-    """How the network cuts the stream makes no difference."""
+    """The boundaries of received data make no difference."""
     broker = new_broker(auto_create_topics_enable=False)  # what isn't there stays so
     whole = broker.connect("/127.0.0.1")
     one_by_one = b""
@@ -146,7 +146,7 @@ def test_a_request_of_exactly_the_limit_is_taken() -> None:
 @given(st.binary(max_size=200))
 @settings(max_examples=300, deadline=None)
 def test_garbage_never_raises(garbage: bytes) -> None:
-    """Whatever a peer sends, a connection answers, waits for more or is to be closed, but is not an internal error."""
+    """Any bytes lead to a response, a wait or a closed connection, never to an internal error."""
     connection = new_broker().connect("/127.0.0.1")
     feed(connection, garbage)
     feed(connection, blob(garbage))
@@ -154,7 +154,7 @@ def test_garbage_never_raises(garbage: bytes) -> None:
 
 
 def test_reading_stops_when_too_much_waits() -> None:
-    """Behind an unanswered request only so much is kept; once it is answered all of it is handled."""
+    """Behind an unanswered request a bounded amount is buffered; afterwards all of it is handled."""
     broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     feed(connection, join(0))
@@ -203,7 +203,7 @@ def test_a_paused_connection_handles_nothing() -> None:
 
 
 def test_a_closed_connection_is_forgotten() -> None:
-    """The answer to a request of a peer that is gone goes nowhere, and its waiting Fetch wakes nobody."""
+    """Later responses are dropped, and its waiting Fetch wakes no one."""
     broker = new_broker()
     joined, fetching = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
     before_ms = broker.next_deadline_ms()

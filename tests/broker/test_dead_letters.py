@@ -126,14 +126,14 @@ class Jobs:
             self.do_one()
 
     def lead(self) -> LedPartition:
-        """Return the share-partition, known anew if it was forgotten."""
+        """Return the share-partition, created again if it was dropped."""
         topic = self._topic("jobs")
         led = self.partitions.lead(SharePartitionKey("g", topic.topic_id, INDEX), topic)
         assert isinstance(led, LedPartition)
         return led
 
     def reject(self, first: int, last: int | None = None) -> None:
-        """The member says that nobody should try again."""
+        """Reject a record, so that it is not delivered again."""
         said = Acknowledgement(first, first if last is None else last, [REJECT])
         self.partitions.acknowledge(self.led, "ann", [said], lambda error_code: None)
 
@@ -171,7 +171,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> Callable[[Jobs, Exception | Non
 
 
 def test_letters_hold_the_record_and_where_it_is_from() -> None:
-    """The topic is created, with as many partitions as ``num.partitions`` says."""
+    """The topic is created with ``num.partitions`` partitions."""
     jobs = Jobs()
     jobs.reject(1, 2)
     assert jobs.contents() == [(0, b"v1"), (1, b"v2")]
@@ -222,7 +222,7 @@ def test_a_disk_that_stays_broken(
     [(2, b"Offset rejected by client."), (1, b"Offset delivery count exceeded the threshold.")],
 )
 def test_a_share_partition_that_was_lost_meanwhile_archives_nothing(limit: int, reason: bytes) -> None:
-    """The next one that reads its state sends the records again, with the reason that the count tells."""
+    """The next leader that reads the state sends the records again, with the reason from the delivery count."""
     jobs = Jobs()
     jobs.settings = evolve(jobs.settings, delivery_count_limit=limit)
     jobs.holds = True

@@ -133,7 +133,7 @@ def test_slots() -> None:
 
 
 def test_partitions_of_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Together they keep so many partitions and no more, whether they come at first or later."""
+    """All sessions together hold a bounded number of partitions, whether added at once or later."""
     monkeypatch.setattr(fetch_sessions, "SESSION_PARTITIONS_MAX", 5)
     held = sessions(10, lambda: 0)
     assert [open_session(held, *range(count)) for count in (3, 3, 2, 1)] == [1, 0, 2, 0]

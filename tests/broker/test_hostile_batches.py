@@ -29,12 +29,12 @@ GZIP_BATCH = claiming(1, GZIPPED + gzip.compress(b"", mtime=0) * 1_000, attribut
 
 
 def always_over(broker: Broker) -> None:
-    """Have each portion of work end where it may."""
+    """End each portion of work as early as possible."""
     broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__
 
 
 def turns_of_others(world: WireWorld, data: bytes) -> int:
-    """Send a request; return how often somebody else is answered before it is, with all that is left of its answer."""
+    """Send a request; return the number of turns of others before its response is complete."""
     broker, jobs = world.broker, LateJobs(world.broker)
     always_over(broker)
     busy, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
@@ -51,7 +51,7 @@ def turns_of_others(world: WireWorld, data: bytes) -> int:
 
 
 def make_world() -> WireWorld:
-    """Return a broker with the topic ``c``, which is compacted, besides ``t``, which is not."""
+    """Return a broker with the topic ``c``, which is compacted, and ``t``, which is not."""
     world = WireWorld()
     world.clock.advance(START_MS)
     with world.broker.topics.edit() as edit:
@@ -76,7 +76,7 @@ def produce(topic: str, records: bytes) -> bytes:
     ids=["many records", "many headers", "empty members of gzip", "empty blocks of snappy"],
 )
 def test_others_are_answered_while_a_batch_is_looked_into(topic: str, records: bytes) -> None:
-    """However little there is in so many bytes, that is a job, whose end nobody else has to wait for."""
+    """Validating any large batch is a job, and other connections are served during it."""
     assert turns_of_others(make_world(), produce(topic, records)) > 1
 
 

@@ -1,4 +1,6 @@
-"""Bytes that are no request, sent to a real ``groupcoord serve``: one line tells why, and all others are served on."""
+"""Bytes that are no request, sent to a real ``groupcoord serve``: each is logged in one line, and other clients are
+served.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ def bystander(server: Serving) -> Iterator[Bystander]:
 
 
 def test_each_costs_its_own_connection_only(server: Serving, bystander: Bystander) -> None:
-    """A line with the reason and without a traceback, or a count of lines; whoever else is connected is answered."""
+    """It is logged in one line without a traceback, or counted; other connections are served."""
     for data, _ in CLOSED.values():
         assert mischief(server, data) == b""
         bystander.check()
@@ -120,8 +122,9 @@ def test_each_costs_its_own_connection_only(server: Serving, bystander: Bystande
 
 
 def test_what_is_strange_but_answered(server: Serving, bystander: Bystander) -> None:
-    """Malformed UTF-8 is read as Java reads it, an unknown version of ApiVersions is told the known ones, a request
-    that breaks off is forgotten; there is nothing to log."""
+    """Malformed UTF-8 is read as in Java, an unknown ApiVersions gets the supported ones, an interrupted request is
+    dropped; no line is logged.
+    """
     bad_text = frame(12, 0, 7, struct.pack(">h", 2) + b"\xc3\x28" + bytes(4) + struct.pack(">h", 1) + b"\xff")
     assert mischief(server, bad_text)[4:] == struct.pack(">ih", 7, 25)
     unknown_version = flexible(18, 99, b"\xff" * 30)

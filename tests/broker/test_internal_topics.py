@@ -20,14 +20,14 @@ def broker(**options: object) -> Broker:
 
 
 def asked(coordinator: GroupCoordinator, *topics: InternalTopic, principal: str = "User:app") -> dict[str, str]:
-    """Have topics created, and return why some were not."""
+    """Create topics; return the errors."""
     answer = coordinator._host.answer(CreateInternalTopics(0, "app", topics, principal))
     assert isinstance(answer, InternalTopicsCreated)
     return dict(answer.errors)
 
 
 def test_topics_are_made_with_their_settings() -> None:
-    """They have the partitions and settings that the topology gives them, and all coordinators are told."""
+    """They have the partitions and configs of the topology, and all coordinators are notified."""
     server = broker()
     version = server.coordinator._environments.topics.version
     assert asked(server.coordinator, CHANGELOG, REPARTITION) == {}
@@ -56,14 +56,14 @@ def test_what_is_wrong_with_one_is_told(topic: InternalTopic, reason: str) -> No
 
 
 def test_a_topic_that_is_there_meanwhile() -> None:
-    """It stays as it is; who asked is told so."""
+    """It stays unchanged, and the requester gets the error."""
     server = broker()
     assert asked(server.coordinator, REPARTITION) == {}
     assert "already exists" in asked(server.coordinator, REPARTITION)[REPARTITION.name]
 
 
 def test_topics_are_made_for_the_member() -> None:
-    """What the member's principal may not create is not created."""
+    """Topics that the member's principal may not create are not created."""
 
     def authorize(principal: object, operation: Operation, resource: Resource) -> bool:
         return operation is not Operation.CREATE or (principal, resource) == (
@@ -78,12 +78,12 @@ def test_topics_are_made_for_the_member() -> None:
 
 
 def test_a_coordinator_without_a_host_makes_none() -> None:
-    """Its program has to make the topics; members are told so."""
+    """Members get the error that the embedding program must create the topics."""
     assert asked(GroupCoordinator(), CHANGELOG) == {CHANGELOG.name: "this coordinator creates no topics"}
 
 
 def test_a_topic_that_was_deleted_comes_back_a_moment_later() -> None:
-    """Meanwhile it is asked for once, as of Kafka's controller; what is wrong with it is reported afterwards."""
+    """Until then it is requested once, as from Kafka's controller; errors are reported afterwards."""
     clock = ManualClock(0)
     server = make_broker(config=Config(), clock=clock, log_store=MemoryLogStore())
     asked(server.coordinator, CHANGELOG)

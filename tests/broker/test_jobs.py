@@ -1,4 +1,4 @@
-"""Jobs: large requests are read and long answers written by somebody else, and a connection is as it was meanwhile."""
+"""Jobs that decode large requests and encode large responses, and the connection's state meanwhile."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def broker() -> Broker:
 
 
 def test_answers_keep_their_order(broker: Broker) -> None:
-    """What comes behind a large request waits until that is answered, however late its jobs are done."""
+    """Requests behind a large one wait for its response, however late its jobs finish."""
     jobs, connection = LateJobs(broker), broker.connect("/127.0.0.1")
     feed(connection, heartbeat(1) + describe(2) + heartbeat(3) + describe(4) + heartbeat(5))
     answers = correlation_ids(drain(connection))
@@ -53,7 +53,7 @@ def test_answers_keep_their_order(broker: Broker) -> None:
 
 
 def test_a_connection_that_waits_for_a_job_costs_no_turn(broker: Broker) -> None:
-    """It isn't queued, says that it is busy, and goes on when the job is done."""
+    """It is not queued, is busy, and continues when the job is done."""
     jobs, connection = LateJobs(broker), broker.connect("/127.0.0.1")
     assert not connection.receive_data(describe(1))
     assert (connection.is_queued, connection.is_busy, connection.is_waiting) == (False, True, True)

@@ -228,7 +228,7 @@ def test_a_peer_that_leaves_in_mid_request(loop_factory: Callable[[], asyncio.Ab
 
 
 def test_a_connection_type_sees_large_ones() -> None:
-    """Whoever looks at requests before they are handled sees large ones too, and may take them."""
+    """An interceptor sees large requests before they are handled, and may take them."""
     seen = []
 
     class Taker:

@@ -1,4 +1,4 @@
-"""Who leads what: every node is a replica of everything, and leaders change by failures and elections."""
+"""Leaders and replicas: each node is a replica of every partition, and failures and elections change leaders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_node_alone_leads_everything() -> None:
 
 
 def test_a_node_alone_goes_on_with_the_epochs_of_logs() -> None:
-    """Partitions that others have led have their epochs, which are asked for once unless they can't be told yet."""
+    """Partitions that other nodes have led keep their epochs, which are looked up once unless the log is unreadable."""
     told: dict[int, int | None] = {1: 5, 3: None}
     asked: list[int] = []
 
@@ -67,7 +67,7 @@ def test_a_node_alone_goes_on_with_the_epochs_of_logs() -> None:
 
 
 def test_what_is_remembered_of_a_topic_is_of_no_other() -> None:
-    """One that grew, or came anew under the same name, is asked for again."""
+    """A topic that grew, or was created again under its name, is looked up again."""
     told = {ORDERS.topic_id: 5, UUID(int=2): 6}
     alone = Leadership((Node(7, "h", 1),), lambda topic, index: told[topic.topic_id])
 
@@ -99,7 +99,7 @@ def test_a_new_partition_is_led_by_who_runs(leadership: Leadership) -> None:
 
 
 def test_nobody_leads_while_no_node_runs(leadership: Leadership) -> None:
-    """With no node there is no leader, no controller, and nobody to elect; who comes first is elected."""
+    """Without nodes there is no leader, controller or election; the first node that starts is elected."""
     topics = TopicRegistry()
     topics.ensure("a", 2)
     for node_id in leadership.node_ids:
@@ -112,7 +112,7 @@ def test_nobody_leads_while_no_node_runs(leadership: Leadership) -> None:
 
 
 def test_a_topic_that_is_gone_is_forgotten(leadership: Leadership) -> None:
-    """A topic that is made anew begins with its preferred leaders."""
+    """A topic that is created again begins with its preferred leaders."""
     leadership.elect(ORDERS, 0, 3)
     leadership.forget(ORDERS)
     assert leadership.leader(ORDERS, 0) == (1, 0)

@@ -1,4 +1,4 @@
-"""What is written of records that share groups have given up, whatever producers have put into their batches."""
+"""Dead letters of share groups, for any content of the producers' batches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def batch(offset: int, *values: bytes | None) -> bytes:
 
 
 def test_each_record_has_its_value() -> None:
-    """Of several batches, some of whose records weren't given up, and with holes where compaction took some away."""
+    """Across several batches, with records that are not dead letters, and holes of compaction."""
     data = batch(5, b"5", None, b"7") + batch(10, b"10") + batch(12, b"12")
     assert written(data, 5, 6, 9, 12) == ([4], [b"5", None, None, b"12"])
 
@@ -74,13 +74,12 @@ def test_many_records_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_field_that_reaches_into_the_next_record() -> None:
-    """It is none."""
     spoilt = batch(0, b"vvvv", b"w").replace(b"\x08vvvv", b"\x14vvvv")
     assert written(spoilt, 0, 1) == ([2], [None, None])
 
 
 def test_what_is_opened_in_one_go_is_little() -> None:
-    """Batches that are a mebibyte when opened are looked at one at a time; those that nobody wants aren't opened."""
+    """Batches of a mebibyte are decompressed one at a time, and those without dead letters never."""
     zeros = encode_batch(0, [(None, bytes(PORTION_BYTES), 0)])[61:]
     blown_up = claiming(1, compress(Compression.GZIP, zeros), attributes=Compression.GZIP)
     moved = [(index).to_bytes(8, "big") + blown_up[8:] for index in range(4)]
@@ -94,7 +93,7 @@ def test_what_is_opened_in_one_go_is_little() -> None:
 
 
 def test_what_is_larger_than_the_topic_takes_is_left_out() -> None:
-    """The letter of a record that no batch of the topic has room for says only where it is from."""
+    """The letter of a record that exceeds the topic's limit has only its origin."""
     data = batch(0, b"s" * 100, b"l" * 1_000, b"s" * 100)
     assert written(data, 0, 1, 2, bytes_max=800) == ([2, 1], [b"s" * 100, None, b"s" * 100])
 

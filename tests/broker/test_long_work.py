@@ -184,7 +184,7 @@ REQUESTS: dict[str, tuple[int, int, Body]] = {
 
 
 def make_world() -> WireWorld:
-    """Return one where nobody may do anything with what is called ``denied``, though ``many`` has offsets of it."""
+    """Return a world in which ``denied`` is denied to all, and ``many`` has offsets of it."""
     denied: set[str] = set()
 
     def authorize(principal: Principal, operation: Operation, resource: Resource) -> bool:
@@ -202,7 +202,7 @@ def make_world() -> WireWorld:
 
 
 def limit_portions(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Have requests and answers divided that are longer than so much."""
+    """Set the size above which requests and responses are divided."""
     for name in ("FEW_GROUPS", "GROUPS_AT_ONCE", "MANY_OFFSETS", "MANY_MEMBERS"):
         monkeypatch.setattr(group_requests, name, size)
     monkeypatch.setattr(connection_module, "LARGE_REQUEST_BYTES", size)
@@ -217,7 +217,7 @@ def sort(value: object) -> object:
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In portions as small as can be, the answer says what it says without portions."""
+    """Divided into the smallest portions, the response equals the undivided one."""
     api_key, version, body = REQUESTS[name]
     answers = []
     for size in (1, 2**31):
@@ -236,7 +236,7 @@ def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch
 
 
 def always_over(world: WireWorld) -> None:
-    """Have each portion end where it may."""
+    """End each portion as early as possible."""
     broker = world.broker
     broker.now_s = broker.turns.now_s = itertools.count(1e9).__next__
 
@@ -278,7 +278,7 @@ def test_a_peer_that_leaves_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_large_answer_leaves_bit_by_bit() -> None:
-    """An answer of many megabytes is handed out in portions and takes little memory while it says the same again."""
+    """A response of many megabytes is sent in portions, and takes little memory for repeated parts."""
     world = make_world()
     connection = world.broker.connect("/127.0.0.1")
     wide = tuple(offset(index, metadata="m" * 4_000) for index in range(3))
@@ -294,7 +294,7 @@ def test_a_large_answer_leaves_bit_by_bit() -> None:
 
 
 def test_an_answer_that_is_too_large_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs the connection that asked for it, with a reason."""
+    """Only the requesting connection is closed, with a reason."""
     monkeypatch.setattr("groupcoord.wire.api.FRAME_BYTES_MAX", 10_000)
     monkeypatch.setattr("groupcoord.wire.protocol.FRAME_BYTES_MAX", 10_000)
     world = make_world()
@@ -305,7 +305,7 @@ def test_an_answer_that_is_too_large_ends_the_connection(monkeypatch: pytest.Mon
 
 
 def test_a_portion_waits_for_the_log() -> None:
-    """While the log is late, deleting many groups waits where it is and costs no turns; then it goes on."""
+    """While the log is late, deleting many groups waits without turns; then it continues."""
     world = make_world()
     store, coordinator = world.broker.log_store, world.broker.coordinator
     assert isinstance(store, MemoryLogStore)
@@ -323,7 +323,7 @@ def test_a_portion_waits_for_the_log() -> None:
 
 
 class FetchingAll:
-    """Offsets of a group that are fetched in portions: who asks, and how much each portion asked for."""
+    """OffsetFetch in portions: the connection, and the size of each portion."""
 
     def __init__(self, count: int) -> None:
         with (topics := TopicRegistry()).edit() as edit:
@@ -370,7 +370,7 @@ def test_a_portion_of_all_offsets_is_small() -> None:
 
 
 def test_what_is_deleted_meanwhile_is_left_out() -> None:
-    """Offsets and topics that go while others are fetched are not told of; new offsets of the rest are."""
+    """Offsets and topics deleted between portions are omitted; new offsets of the rest are included."""
     fetching = FetchingAll(2_500)
     work = fetching.work()
     assert next(work) is None

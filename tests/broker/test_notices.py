@@ -1,4 +1,4 @@
-"""What clients ask for in vain leaves a line in the log, since they are not always told."""
+"""Log lines about unsupported features that clients use, since responses may have no reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NotingBroker:
         self.connection = self.broker.connect("/10.0.0.7")
 
     def lines_after(self, *requests: object) -> list[str]:
-        """Have requests handled, and return what is written meanwhile."""
+        """Handle requests; return the lines logged meanwhile."""
         self._caplog.clear()
         for request in requests:
             self.broker.handle(self.connection, request)
@@ -55,7 +55,7 @@ def to_alter(name: str, value: str, topic: str = "orders") -> tuple[ResourceToAl
 
 
 def test_a_protocol_that_is_switched_off_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """Who joins with group.protocol=consumer is named, and the setting; where it is served, nothing is said."""
+    """The line has the client and the setting; with the protocol enabled there is none."""
     join = ConsumerGroupHeartbeat("billing", "m", client_id="billing-1")
 
     assert NotingBroker(caplog).lines_after(join) == []
@@ -83,7 +83,7 @@ def test_settings_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_what_has_an_effect_or_changes_nothing_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is said of settings that apply, of defaults, of trials, of what was refused, or is so already."""
+    """No line for effective configs, defaults, validation, refusals, or unchanged values."""
     world = NotingBroker(caplog)
     default = CreatableTopicConfig("min.insync.replicas", "1")
     unknown = CreatableTopicConfig("min.insync", "1")
@@ -112,7 +112,7 @@ def test_many_topics_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_the_settings_that_apply_are_those_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each setting that the log of a topic looks at, it is said that it has an effect, and of no other."""
+    """The configs that a topic's log reads are exactly those without a warning."""
     topics = TopicRegistry()
     topics.ensure("orders", 1)
     read: set[str] = set()

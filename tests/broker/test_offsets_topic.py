@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` for its readers: what the log store writes, at once, whatever kind of store it is."""
+"""Reads of ``__consumer_offsets``: records are visible as soon as they are written, with every kind of store."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STORES: list[MakeStore] = [
 
 
 class OffsetsTopic:
-    """A broker whose groups are all in one log partition."""
+    """Broker with all groups in one log partition."""
 
     def __init__(self, store: LogStore, topics: TopicRegistry | None = None, **settings: Any) -> None:
         self.clock = ManualClock(START_MS)
@@ -150,7 +150,7 @@ def test_readers_of_what_is_committed_stop_before_an_open_transaction(world: Off
 
 
 def test_producers_are_described(world: OffsetsTopic) -> None:
-    """Who has an open transaction in the topic can be found."""
+    """Producers with an open transaction in the topic are listed."""
     world.commit_in_transaction(6)
     asked = DescribeProducers((TopicEntry(OFFSETS_TOPIC, (0,)),))
     described = do_whole(answer_describe_producers(asked, world.data)).topics[0].partitions[0]
@@ -168,7 +168,7 @@ def test_offsets_are_found_by_time(world: OffsetsTopic) -> None:
 
 
 def test_administration(world: OffsetsTopic) -> None:
-    """Records can't be deleted; the size is told; the leader's epoch ends where the log does."""
+    """DeleteRecords is refused; the size is described; the leader's epoch ends at the end of the log."""
     world.commit(5)
     deletion = DeleteRecords((TopicEntry(OFFSETS_TOPIC, (DeleteRecordsPartition(0, -1),)),))
     deleted = do_whole(answer_delete_records(deletion, world.data))
@@ -204,7 +204,7 @@ def test_topics_that_hold_nothing_leave_offsets_to_be_read(tmp_path: Path) -> No
 
 
 def test_readers_open_no_second_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody says that a log can't be used, and compaction goes on, however often somebody reads."""
+    """Reading never fails the log or stops compaction, however often."""
     topics = TopicRegistry(tmp_path)
     world = OffsetsTopic(SegmentLogStore(tmp_path, segment_bytes=200), topics)
     for offset in range(20):
@@ -219,7 +219,7 @@ def test_readers_open_no_second_log(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 
 def test_a_log_that_has_failed_is_not_opened_by_readers(tmp_path: Path) -> None:
-    """Who reads is told KAFKA_STORAGE_ERROR until the coordinator has loaded the log partition again."""
+    """Fetch fails with KAFKA_STORAGE_ERROR until the coordinator has loaded the log partition again."""
     world = OffsetsTopic(SegmentLogStore(tmp_path))
     world.commit(5)
     (path,) = tmp_path.rglob("*.log")
@@ -236,7 +236,7 @@ def test_a_log_that_has_failed_is_not_opened_by_readers(tmp_path: Path) -> None:
 
 
 def test_the_topic_keeps_its_id(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A first life without any record, a second one with some: the folder has the id that clients were told."""
+    """The folder keeps the topic id across restarts, with or without records."""
     ids = set()
     for life in range(3):
         world = OffsetsTopic(SegmentLogStore(tmp_path), TopicRegistry(tmp_path))
@@ -257,7 +257,9 @@ def test_the_topic_keeps_its_id(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_a_long_log_is_copied_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks meanwhile comes again, as clients do upon LEADER_NOT_AVAILABLE, and is never told of a wrong end."""
+    """Requests during the copy fail with LEADER_NOT_AVAILABLE, which clients retry, and never get a
+    wrong end offset.
+    """
     monkeypatch.setattr(topic_logs, "COPIED_AT_ONCE", 4)
     world = OffsetsTopic(MemoryLogStore())
     for offset in range(10):
@@ -267,7 +269,7 @@ def test_a_long_log_is_copied_in_portions(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_copies_take_no_more_memory_than_allowed() -> None:
-    """What is too much is left out at the beginning, and readers go on from there."""
+    """Records above the limit are omitted at the beginning, and readers continue after them."""
     world = OffsetsTopic(MemoryLogStore(), records_memory_max_bytes=8_192)
     for offset in range(10):
         world.commit(offset)
@@ -280,7 +282,7 @@ def test_copies_take_no_more_memory_than_allowed() -> None:
 
 
 def test_a_store_that_reads_from_the_beginning_only() -> None:
-    """It is enough that a store keeps the contract of log stores."""
+    """Implementing the contract of log stores is enough."""
 
     class Plain:
         def __init__(self) -> None:

@@ -58,7 +58,7 @@ def test_a_topic_made_again_is_empty(world: DataWorld) -> None:
 
 
 def test_acks_0(world: DataWorld) -> None:
-    """What is taken needs no answer; what isn't ends the connection, with the reason."""
+    """An accepted Produce has no response; a refused one closes the connection, with the reason."""
     good = TopicNameOrIdEntry("one", NO_ID, (ProducePartition(0, batch(b"a")),))
     assert world.send(Produce((good,), acks=0)).answers == ["nothing"]
     bad = TopicNameOrIdEntry("one", NO_ID, (ProducePartition(0, batch(b"a")), ProducePartition(1, batch(b"a"))))
@@ -90,7 +90,7 @@ def test_a_deleted_topic_ends_waiting(world: DataWorld) -> None:
 
 
 def test_nobody_watches_for_those_who_left(world: DataWorld) -> None:
-    """Whoever is answered, or goes, is told of nothing more."""
+    """Answered and disconnected fetches leave no watcher."""
     world.produce(batch(b"a"))
     log = world.data.log(world.topics.get("one"), 0)  # type: ignore[arg-type]
     assert log is not None
@@ -140,7 +140,7 @@ def end(world: DataWorld, *, committed: bool, epoch: int = 0) -> None:
     ],
 )
 def test_who_is_not_in_a_transaction(said: str, version: int, error: str) -> None:
-    """What the coordinator says becomes what the version of the request knows, as recorded."""
+    """The coordinator's error becomes the one that the request's version knows, as recorded."""
     asked: list[Writer] = []
 
     def verify(writer: Writer) -> ErrorCode:
@@ -156,7 +156,7 @@ def test_who_is_not_in_a_transaction(said: str, version: int, error: str) -> Non
 
 
 def test_the_coordinator_is_asked_once_for_each_transaction() -> None:
-    """While a transaction is open in a partition, its producer goes on by itself."""
+    """While a transaction is open in a partition, its producer is not verified again."""
     asked: list[Writer] = []
     world = DataWorld(lambda writer: asked.append(writer) or ErrorCode.NONE)
     for sequence in range(3):
@@ -176,7 +176,7 @@ def test_a_transactional_batch_needs_an_id(world: DataWorld) -> None:
 
 
 def test_describe_producers(world: DataWorld) -> None:
-    """Who wrote, with its last sequence, and where its transaction begins; each partition once."""
+    """Producers with their last sequence and the start of their transaction; each partition once."""
     world.produce(transactional(), transactional_id="x")
     request = DescribeProducers((TopicEntry("one", (0, 0, 5)), TopicEntry("nope", (0,))))
     one, nope = do_whole(answer_describe_producers(request, world.data)).topics

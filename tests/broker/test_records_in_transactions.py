@@ -86,7 +86,7 @@ def aborted_count(log: PartitionLog) -> int:
 @pytest.mark.parametrize("bumps_epoch", [False, True])
 @pytest.mark.parametrize("committed", [False, True])
 def test_markers_end_a_transaction_everywhere(world: TransactionalProducer, committed: bool, bumps_epoch: bool) -> None:
-    """Each partition that was written to gets one, and the next transaction goes on, with this epoch or the next."""
+    """Each written partition gets one, and the next transaction continues with this epoch or the next."""
     assert [world.produce(0).base_offset, world.produce(1).base_offset, world.produce(1).base_offset] == [0, 0, 1]
     assert [world.log(index).last_stable_offset for index in (0, 1)] == [0, 0]
     assert world.end(committed=committed, bumps_epoch=bumps_epoch) is ErrorCode.NONE
@@ -96,7 +96,7 @@ def test_markers_end_a_transaction_everywhere(world: TransactionalProducer, comm
 
 
 def test_a_partition_must_be_in_the_transaction(world: TransactionalProducer) -> None:
-    """Before version 12 a producer adds it first, and each of its own; a former epoch is fenced, whichever way."""
+    """Before version 12 a producer adds it first; a former epoch is fenced in both ways."""
     assert world.produce(adds_partitions=False).error_code is ErrorCode.TRANSACTION_ABORTABLE
     assert world.produce().error_code is ErrorCode.NONE
     assert world.produce(adds_partitions=False).error_code is ErrorCode.NONE
@@ -117,7 +117,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(world: TransactionalProduc
 
 
 def test_a_deleted_topic_holds_up_no_transaction(world: TransactionalProducer) -> None:
-    """What is gone needs no marker."""
+    """Deleted partitions need no marker."""
     world.produce()
     with world.broker.topics.edit() as edit:
         topic = edit.delete("t")
@@ -168,7 +168,7 @@ def test_list_transactions(world: TransactionalProducer, request_: ListTransacti
 
 
 def test_a_bad_pattern(world: TransactionalProducer) -> None:
-    """It is an error of its own."""
+    """It has its own error code."""
     response = do_whole(
         answer_list_transactions(ListTransactions(transactional_id_pattern="("), world.broker.transactions.all, 0)
     )

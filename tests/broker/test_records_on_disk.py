@@ -1,4 +1,4 @@
-"""What a host with a data directory does with records: keeps them, deletes them in time, and says what it can't."""
+"""Records in a data directory: stored, deleted by retention, and unusable logs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_topics_of_a_broker_are_taken_over(tmp_path: Path) -> None:
 
 
 def test_old_records_go_by_the_clock(tmp_path: Path) -> None:
-    """Every ``log.retention.check.interval.ms`` it is looked for what is too old, also in logs nobody asked for."""
+    """Retention is checked every ``log.retention.check.interval.ms``, also of unopened logs."""
     with serving(tmp_path) as (_, client):
         write(client, b"a")
     with serving(tmp_path, **{"log.retention.ms": 10_000, "log.retention.check.interval.ms": 1_000}) as (
@@ -101,7 +101,7 @@ def test_old_records_go_by_the_clock(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every request about it is answered KAFKA_STORAGE_ERROR, a line in the log says why, and others are served."""
+    """All requests about it fail with KAFKA_STORAGE_ERROR, a line has the reason, and other logs are served."""
     (tmp_path / "one-0").touch()
     world = DataWorld(path=tmp_path)
     assert world.produce(batch(b"a")).error_code is FAILED
@@ -122,7 +122,7 @@ def test_a_log_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 def test_a_waiting_fetch_is_told_that_its_log_has_failed(tmp_path: Path) -> None:
-    """It is answered at once when somebody finds that the files are gone."""
+    """It is answered as soon as the missing files are noticed."""
     world = DataWorld(path=tmp_path)
     world.produce(batch(b"a"))
 

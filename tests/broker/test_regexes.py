@@ -76,7 +76,7 @@ def test_other_names_may_have_any_characters() -> None:
 
 
 def test_what_takes_too_much_is_none() -> None:
-    """More than two mebibytes are refused; what is none for another reason is told as before."""
+    """Expressions that need more than two mebibytes are refused; other errors keep their message."""
     with pytest.raises(ExpressionError, match="too large"):
         compile_expression(r"(\pL|\pN|7){300}")
     with pytest.raises(ExpressionError, match="missing"):
@@ -84,7 +84,7 @@ def test_what_takes_too_much_is_none() -> None:
 
 
 def test_memory_for_compiled_expressions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were used last are kept, few large or many small ones; the binding keeps none besides."""
+    """The most recently used are kept, few large or many small ones, and the binding's cache is empty."""
     monkeypatch.setattr(regexes, "REMEMBERED_BYTES_MAX", 4 * regexes.MEMORY_MAX)
     expressions = Expressions()
     kept = expressions.compile("kept")

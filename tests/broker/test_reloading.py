@@ -1,4 +1,4 @@
-"""Log partitions that can't be loaded: the others are served, retries get rarer, and each thing is said once."""
+"""Log partitions that can't be loaded: the others are served, retries become rarer, and each reason is logged once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def error_of(broker: Broker, partition: int) -> str:
 
 
 def test_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
-    """Groups of a broken partition are told NOT_COORDINATOR, all others are served; one line for each is logged."""
+    """Groups of a failed partition get NOT_COORDINATOR, all others are served, and each failure is one line."""
     broker, _ = new_broker(BrokenStore(p0="f0 is corrupt at position 7: bad", p2="f2 is gone"))
     assert status_names(broker) == ["FAILED", "ACTIVE", "FAILED"]
     assert [error_of(broker, partition) for partition in range(COUNT)] == [

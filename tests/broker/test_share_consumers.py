@@ -1,6 +1,5 @@
-"""What share consumers are answered by the leader of a partition: sessions, waiting, locks, ends, and given up records.
-
-What a real broker answers in the same situations is in the transcripts; here is what chance and load bring about.
+"""Share consumers at the leader of a partition: sessions, waits, locks, and archived records. Transcripts have the
+answers of a real broker; these tests add chance and load.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def world() -> SharingWorld:
 
 
 def test_an_answer_that_never_came(world: SharingWorld) -> None:
-    """Who is told nothing of an acknowledgement, since the broker was killed, finds it written, or may repeat it."""
+    """After a kill, an acknowledgement without a response is durable, or can be repeated."""
     world.produce(4)
     ann = world.client()
     assert ann.fetch() == [(0, 3, 1)]
@@ -47,7 +46,7 @@ def test_an_answer_that_never_came(world: SharingWorld) -> None:
 
 
 def test_waiting_fetches_are_woken_by_a_release(world: SharingWorld) -> None:
-    """Where Kafka may leave the fetch to its time-out, it gets what was released at once."""
+    """A waiting fetch gets released records at once, where Kafka may wait for its timeout."""
     world.produce(2)
     ann, ben = world.client("ann"), world.client("ben")
     assert ann.fetch() == [(0, 1, 1)]
@@ -57,7 +56,7 @@ def test_waiting_fetches_are_woken_by_a_release(world: SharingWorld) -> None:
 
 
 def test_a_fetch_ends_with_its_connection(world: SharingWorld) -> None:
-    """Nobody gets records who isn't there any more: a fetch that waited takes none."""
+    """A waiting fetch of a closed connection acquires no records."""
     ann, ben = world.client("ann"), world.client("ben")
     assert ann.fetch(5_000) is None
     assert ben.fetch(0) == []
@@ -87,7 +86,7 @@ def test_records_are_released_when_a_session_ends(world: SharingWorld, ending: s
 
 
 def test_there_are_only_so_many_sessions() -> None:
-    """Who comes when there are enough is refused, after its fetch's time; members that have one may open another."""
+    """Beyond the limit a new session is refused after its fetch's wait; members with a session may replace it."""
     world = SharingWorld(group_share_max_share_sessions=2, group_share_max_size=2)
     ann, ben, eve = (world.client(name) for name in ("ann", "ben", "eve"))
     assert ann.fetch() == []
@@ -100,7 +99,7 @@ def test_there_are_only_so_many_sessions() -> None:
 
 
 def test_who_begins_anew_fences_who_was_before(world: SharingWorld) -> None:
-    """When the group begins elsewhere, the leader learns it with its next write, and reads anew."""
+    """When the group is initialized again, the leader is fenced at its next write, and reads the state again."""
     world.produce(3)
     ann = world.client()
     assert ann.fetch() == [(0, 2, 1)]
@@ -110,7 +109,7 @@ def test_who_begins_anew_fences_who_was_before(world: SharingWorld) -> None:
 
 
 def test_partitions_take_turns(world: SharingWorld) -> None:
-    """What is wanted at most is wanted of all partitions together, and each is first at times."""
+    """The limit holds for all partitions together, and each is first at times."""
     with world.topics.edit() as edit:
         more = edit.create("more", 1).topic_id
     world.initialize(topic_id=more)
@@ -144,7 +143,7 @@ def test_epochs_of_sessions(world: SharingWorld) -> None:
 
 
 def test_a_fetch_that_renews_locks_reads_nothing(world: SharingWorld) -> None:
-    """It must not ask for records (KIP-1222), and that it did costs no epoch."""
+    """It must not request records (KIP-1222), and its refusal costs no session epoch."""
     ann = world.client()
     assert ann.fetch() == []
     assert ann.fetch(is_renew_ack=True) is ErrorCode.INVALID_REQUEST
@@ -176,7 +175,7 @@ def test_open_transactions_are_waited_for() -> None:
 
 
 def test_records_are_deleted_that_nobody_has_had(world: SharingWorld) -> None:
-    """The group goes on where the log begins now."""
+    """The group continues at the new start of the log."""
     ann = world.client()
     assert ann.fetch() == []
     world.produce(4)
@@ -216,7 +215,7 @@ def test_a_deleted_topic_takes_its_states_along(world: SharingWorld) -> None:
 
 
 def test_only_what_was_not_done_is_asked_for_again() -> None:
-    """Who asks of two partitions is told of both when the second is done as well."""
+    """A request with two partitions is answered when the second one is done."""
     topic_id, asked, told = UUID(int=7), [], []
 
     def submit(request: Any, token: Any) -> None:
@@ -269,7 +268,7 @@ def unload_states(world: SharingWorld) -> Any:
 
 @pytest.mark.parametrize("is_back", [True, False])
 def test_a_share_coordinator_out_of_reach_is_asked_again(world: SharingWorld, *, is_back: bool) -> None:
-    """Four times, after 1, 2, 4 and 8 s, before whoever acknowledges is refused (``PersisterStateManager``)."""
+    """Four times, after 1, 2, 4 and 8 s, before the acknowledgement fails (``PersisterStateManager``)."""
     world.produce(1)
     ann = world.client()
     assert ann.fetch() == [(0, 0, 1)]
@@ -342,7 +341,7 @@ def test_who_waits_is_told_why_records_can_not_be_known(world: SharingWorld) -> 
 
 
 def test_no_more_is_read_than_is_wanted(world: SharingWorld) -> None:
-    """However many bytes somebody wants: batches behind the last record that it may have are not read."""
+    """With any byte limit, batches behind the last acquirable record are not read."""
     for _ in range(5):
         world.produce(10)
     log = world.log()
@@ -394,7 +393,7 @@ def test_what_compaction_took_is_given_out_with_the_rest(world: SharingWorld) ->
     ],
 )
 def test_whatever_others_have_written(world: SharingWorld, state: tuple[int, ...], fetched: Any) -> None:
-    """Any client may write states where it may do anything: these are told or refused, and take no memory."""
+    """Any client with permission may write states: they are described or refused, and take no memory."""
     world.produce(4)
     names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
     partition = {
@@ -480,7 +479,7 @@ def test_many_partitions_are_acknowledged_bit_by_bit(world: SharingWorld) -> Non
 
 
 def test_a_session_has_only_so_many_partitions(world: SharingWorld) -> None:
-    """A peer can't have more looked at with each wake; who names too many is refused, and goes on with what it has."""
+    """Beyond the limit a request is refused, and the session keeps its partitions."""
     ann = world.client()
     partitions = [{"partition_index": index, "acknowledgement_batches": []} for index in range(1_000, 2_500)]
     topics = [{"topic_id": world.topic_id, "partitions": partitions}]

@@ -55,7 +55,7 @@ def produce(broker: Broker, index: int) -> None:
 
 
 def begin(broker: Broker, group_id: str) -> None:
-    """Let a group begin at the start of all partitions, and finish two records of each."""
+    """Initialize a group at the start of all partitions, and accept two records of each."""
     topic_id = broker.topics.topic_id("orders")
     assert topic_id is not None
     initialized = StateTopicToInitialize(topic_id, tuple(StateToInitialize(index, 1, 0) for index in INDEXES))
@@ -72,7 +72,7 @@ def describing(group_id: str) -> DescribeShareGroupOffsets:
 
 
 def described(answers: list[Any]) -> tuple[DescribedShareOffset, ...]:
-    """Return what has been told of the partitions."""
+    """Return the described partitions."""
     (response,) = answers
     partitions: tuple[DescribedShareOffset, ...] = response.groups[0].topics[0].partitions
     assert {partition.error_code for partition in partitions} == {ErrorCode.NONE}
@@ -80,13 +80,13 @@ def described(answers: list[Any]) -> tuple[DescribedShareOffset, ...]:
 
 
 def lags(answers: list[Any]) -> list[int]:
-    """Return how much is left of the partitions, as it has been told."""
+    """Return the described lags of the partitions."""
     return [partition.lag for partition in described(answers)]
 
 
 @pytest.fixture
 def data() -> TopicData:
-    """What topics hold, of both nodes."""
+    """Return the logs of topics, shared by both nodes."""
     topics = TopicRegistry()
     topics.ensure("orders", len(INDEXES))
     return TopicData(Config(offsets_topic_num_partitions=2), ManualClock(1_700_000_000_000), topics)

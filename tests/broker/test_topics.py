@@ -73,7 +73,7 @@ def test_topics_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file can't be replaced, the topics in memory stay what the file says."""
+    """If the file can't be replaced, the topics in memory stay equal to the file."""
     registry = TopicRegistry(tmp_path)
     create(registry, "kept")
 
@@ -89,7 +89,7 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_ensure(tmp_path: Path) -> None:
-    """A topic asked for at start is made, left alone or extended, but never made smaller."""
+    """A topic of the start-up list is created, unchanged or extended, but never made smaller."""
     registry = TopicRegistry(tmp_path)
     registry.ensure("t", 2)
     registry.ensure("t", 2)

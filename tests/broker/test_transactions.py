@@ -29,7 +29,7 @@ def client(world: TransactionWorld) -> ProducerClient:
 
 
 def test_a_producer_resumes(client: ProducerClient) -> None:
-    """One that names its epoch goes on with the next; asked again it is told the same; any other epoch is fenced."""
+    """With its epoch a producer gets the next one, and a repetition gets the same; any other epoch is fenced."""
     producer_id, _ = client.start()
     assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
     assert client.init(producer=(producer_id, 0)) == ("NONE", producer_id, 1)
@@ -88,7 +88,7 @@ def test_a_transaction_of_many_groups(client: ProducerClient) -> None:
 
 
 def test_the_order_of_refusals(client: ProducerClient) -> None:
-    """What does not exist comes first, each topic once; without such, topics come as in the request, also twice."""
+    """Missing topics come first, each once; without them, topics are in request order, with repetitions."""
     topic_id = client.broker.topics.topic_id("t") or ZERO_UUID
     offsets = (OffsetToCommit(1, 1), OffsetToCommit(8, 1))
     request = TxnOffsetCommit("g", (TopicToCommit("t", offsets[:1]), TopicToCommit("t", offsets)), 77, 7, WRITER)
@@ -108,7 +108,7 @@ def test_the_order_of_refusals(client: ProducerClient) -> None:
 
 
 def test_ends_that_raise_the_epoch(client: ProducerClient) -> None:
-    """Each end gives the next epoch (KIP-890): asked again with the old one it tells the same."""
+    """Each end raises the epoch (KIP-890); a repetition with the old one gets the same response."""
     producer_id, _ = client.start()
     client.commit((producer_id, 0), adds_group=True)
     assert client.end((producer_id, 0), bumps=True) == ("NONE", producer_id, 1)
@@ -121,7 +121,7 @@ def test_ends_that_raise_the_epoch(client: ProducerClient) -> None:
 
 
 def test_an_end_waits_for_its_markers(world: TransactionWorld, client: ProducerClient) -> None:
-    """It is answered when they are durable; until then everything about the transaction is CONCURRENT_TRANSACTIONS."""
+    """EndTxn is answered when they are durable; until then all requests fail with CONCURRENT_TRANSACTIONS."""
     producer = client.start()
     client.commit(producer, adds_group=True)
     world.store.is_late = True
@@ -202,7 +202,7 @@ def test_unused_ids_are_forgotten(world: TransactionWorld, settings: dict[str, i
 
 
 def test_a_time_out_is_a_use(world: TransactionWorld, client: ProducerClient) -> None:
-    """A transaction that nobody ends is aborted first; its id is forgotten only a whole time later."""
+    """A transaction that times out is aborted first; its id expires a full period later."""
     opened = client.start("open", 900_000)
     client.add_group(opened, name="open")
     world.clock.advance(604_800_000 + 3_600_000)

@@ -53,7 +53,7 @@ def test_a_prepared_transaction_is_completed(
 
 
 def test_a_transaction_times_out_after_a_restart(world: TransactionWorld, client: ProducerClient) -> None:
-    """Its time goes on while the process is down."""
+    """The timeout continues while the process is down."""
     client.commit(client.start(timeout_ms=1_000), adds_group=True)
     world.clock.advance(2_000)
     client = world.open()
@@ -77,7 +77,7 @@ def test_producer_ids_are_unique_over_restarts(world: TransactionWorld) -> None:
     ids=["open", "ended"],
 )
 def test_producer_ids_of_a_foreign_log(world: TransactionWorld, record: Record) -> None:
-    """Ids in a log whose transactions are unknown, from a broker's directory for instance, are not given again."""
+    """Producer ids in a log of another origin, for instance a broker's directory, are not allocated again."""
     world.store.append(3, Ticket(3, 0), [LogRecord(record, 1)])
     assert world.open().init(None) == ("NONE", 42, 0)
 

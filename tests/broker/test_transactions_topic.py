@@ -122,7 +122,7 @@ def steps(client: ProducerClient) -> list[tuple[int, int, list[tuple[str, list[i
 
 
 def test_each_change_is_a_record(world: TransactionWorld, client: ProducerClient) -> None:
-    """What Apache Kafka 4.4.0 wrote for the same requests: states, epochs, partitions, the version of the client."""
+    """Equal to the records of Apache Kafka 4.4.0 for the same requests: states, epochs, partitions, client version."""
     producer = client.start()
     assert client.add(producer, ("t", (2, 0))) == ["NONE"] * 2
     assert client.add_group(producer) == "NONE"
@@ -162,7 +162,7 @@ def test_a_time_out_and_the_end_of_an_id(world: TransactionWorld, client: Produc
 
 
 def test_readers_follow_it(client: ProducerClient) -> None:
-    """A change ends the wait of who reads the topic; its ends and its size are told, and nobody cuts it."""
+    """A change wakes waiting fetches; its offsets and size are described, and its records can't be deleted."""
     client.start()
     waiting = fetch(client, 1, max_wait_ms=10_000, min_bytes=1)
     assert waiting.answers == []
@@ -190,7 +190,7 @@ def test_readers_follow_it(client: ProducerClient) -> None:
 
 
 def test_it_is_made_when_a_coordinator_is_looked_for(world: TransactionWorld) -> None:
-    """As in Kafka the topic comes with the first FindCoordinator of a transactional id, from somebody who may."""
+    """As in Kafka the first FindCoordinator of a transactional id by a permitted client creates the topic."""
     for authorize, key_type, is_made in (
         (None, CoordinatorType.GROUP, False),
         (may_not_describe_ids, CoordinatorType.TRANSACTION, False),
@@ -214,7 +214,7 @@ def test_it_is_made_when_a_coordinator_is_looked_for(world: TransactionWorld) ->
 
 
 def test_markers_name_the_epoch_of_the_coordinator(world: TransactionWorld, client: ProducerClient) -> None:
-    """It is that of the leader of the partition that the transactional id is in."""
+    """It is the leader epoch of the transactional id's partition."""
     producer = client.start()
     client.add(producer, ("t", (1,)))
     topic, written = world.topics.get(TRANSACTIONS_TOPIC), world.topics.get("t")
@@ -320,7 +320,7 @@ def test_what_is_no_transaction(world: TransactionWorld, value: bytes) -> None:
 def test_the_topic_can_not_be_made(
     world: TransactionWorld, client: ProducerClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where there is no room for the topic a producer is told to come again, and gets its epoch when there is."""
+    """Without disk space a producer gets a retriable error, and later gets its epoch."""
 
     def edit(**_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -357,7 +357,7 @@ def _no_room(*_: Any, **__: Any) -> None:
 
 
 def test_no_id_is_left(world: TransactionWorld, client: ProducerClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A producer that can't be given an id is told to come again, and that is logged like any refused change."""
+    """The error is retriable, and logged like any refused change."""
 
     def take(_: Callable[[], int]) -> int:
         raise NoProducerIdError("no room")

@@ -1,4 +1,4 @@
-"""Whose request is handled next: turns bounded in time, and those who cost little before those who cost much."""
+"""Scheduling of connections: bounded turns, and cheap clients before expensive ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from groupcoord.broker.work import HALF_LIFE_S, LEVELS_S, PATIENCE_S, PORTION_S,
 
 
 class Stopwatch:
-    """Time that passes when somebody works."""
+    """Clock that advances with the workers' cost."""
 
     def __init__(self) -> None:
         self.time_s = 1_000.0
@@ -21,7 +21,7 @@ class Stopwatch:
 
 
 class Worker:
-    """Somebody with requests of a fixed cost, who does as many in a turn as time allows, but at least one."""
+    """Connection with requests of a fixed cost; each turn handles what fits, at least one."""
 
     def __init__(self, name: str, world: ScheduledWorkers, cost_s: float, requests: int) -> None:
         self.name = name
@@ -83,7 +83,7 @@ def test_a_turn_ends() -> None:
 
 
 def test_who_has_cost_little_goes_first() -> None:
-    """Somebody who comes late and asks little waits for one expensive request at most."""
+    """A late cheap client waits for one expensive request at most."""
     world = ScheduledWorkers()
     for number in range(50):
         world.add(f"heavy {number}", 0.014, 100)
@@ -96,7 +96,7 @@ def test_who_has_cost_little_goes_first() -> None:
 
 
 def test_who_has_just_asked_goes_before_who_wants_more() -> None:
-    """A client that asks one thing at a time is served at once beside a new crowd, though it has cost more so far."""
+    """A client with one request at a time is served at once beside a new crowd, though it has cost more so far."""
     world = ScheduledWorkers()
     for number in range(50):
         world.add(f"peer {number}", PORTION_S / 4, 10_000)
@@ -111,7 +111,7 @@ def test_who_has_just_asked_goes_before_who_wants_more() -> None:
 
 
 def test_who_wants_more_gets_it_though_others_ask_without_end() -> None:
-    """However many ask little, a long request goes on by a portion in each turn once it has waited for its patience."""
+    """Against any number of cheap requests, a long one gets a portion in each turn after its patience."""
     world = ScheduledWorkers()
     long = world.add("long", PORTION_S, 20)
     world.turns.run()
@@ -154,7 +154,7 @@ def test_what_one_big_request_cost_counts() -> None:
 
 
 def test_who_has_waited_long_enough_is_served() -> None:
-    """Costs are forgotten with time: whoever was expensive gets a turn, though others never stop asking."""
+    """Cost decays, so an expensive client gets a turn though others never stop."""
     world = ScheduledWorkers()
     heavy = world.add("heavy", 1.0, 3)
     while not heavy.cost_s:
@@ -195,7 +195,7 @@ def test_who_has_cost_much_queues_behind_others() -> None:
 @given(st.lists(st.tuples(st.floats(0.00001, 0.05), st.integers(1, 20)), min_size=1, max_size=20))
 @settings(max_examples=100, deadline=None)
 def test_all_is_handled_in_the_end(peers: list[tuple[float, int]]) -> None:
-    """Whatever requests cost, each is handled once and the queue is empty then."""
+    """With any costs, each request is handled once, and the queue is empty afterwards."""
     world = ScheduledWorkers()
     for number, (cost_s, requests) in enumerate(peers):
         world.add(str(number), cost_s, requests)

@@ -119,7 +119,7 @@ def names(topics: Any) -> list[str]:
 
 
 class LateStore(MemoryLogStore):
-    """Holds its answers back while told so."""
+    """Holds its answers back while configured to."""
 
     is_late = False
 
@@ -137,7 +137,7 @@ class LateStore(MemoryLogStore):
 
 
 class FragileData(TopicData):
-    """Has no room for transactions while told so."""
+    """Refuses transactions while configured to."""
 
     is_broken = False
 
@@ -148,7 +148,7 @@ class FragileData(TopicData):
 
 
 class TransactionWorld:
-    """What outlives a broker."""
+    """State that outlives a broker."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_000_000)
@@ -174,7 +174,7 @@ class TransactionWorld:
         return ProducerClient(broker)
 
     def pass_ms(self, client: ProducerClient, duration_ms: int) -> None:
-        """Let time pass; what is due on the way happens at its time."""
+        """Advance the clock; what is due runs at its own time."""
         end_ms = self.clock.now_ms() + duration_ms
         while (deadline_ms := client.broker.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.clock.advance_to(max(deadline_ms, self.clock.now_ms()))

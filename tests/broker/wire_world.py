@@ -66,9 +66,8 @@ COMMIT: Body = {
 
 
 class WireWorld:
-    """One broker, asked over a new connection each time.
-
-    ``authorize`` and ``principal_of`` are the broker's; ``config`` has settings of it.
+    """Broker with a new connection for each request. ``authorize`` and ``principal_of`` are the broker's; ``config``
+    has its settings.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ def acl_world(**arguments: Any) -> LoginWorld:
 
 
 def sorted_deeply(value: Any) -> Any:
-    """Return a value with every list in one order: Kafka tells ACLs in that of a hash map."""
+    """Return a value with all lists sorted, since Kafka lists ACLs in the order of a hash map."""
     if isinstance(value, dict):
         return {key: sorted_deeply(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -100,7 +100,7 @@ def heartbeat_of_alice(world: LoginWorld, host: str = "/127.0.0.1") -> str:
 
 
 def create(world: LoginWorld, **changed: object) -> str:
-    """Have an ACL made; return the error."""
+    """Create an ACL; return the error."""
     answer = world.connect("PLAINTEXT").ask("CreateAcls", 3, {"creations": (READ_G1 | changed,)})
     return str(answer["results"][0]["error_code"])
 
@@ -118,7 +118,7 @@ def test_acls_are_kept(tmp_path: Any) -> None:
 
 
 def test_acls_that_can_not_be_written_change_nothing(tmp_path: Any) -> None:
-    """The administrator is told, and the decision stays."""
+    """The request fails, and the decision stays."""
     world = acl_world(directory=tmp_path / "gone")
 
     assert create(world) == "UNKNOWN_SERVER_ERROR"
@@ -135,7 +135,7 @@ def test_an_acl_may_be_for_one_host() -> None:
 
 
 def test_what_has_no_acl_may_be_open() -> None:
-    """With ``allow.everyone.if.no.acl.found`` all is allowed until there is an ACL for it, for whomever."""
+    """With ``allow.everyone.if.no.acl.found`` a resource without ACLs is open to all principals."""
     world = acl_world(properties={"allow.everyone.if.no.acl.found": "true"})
     assert heartbeat_of_alice(world) == "UNKNOWN_MEMBER_ID"
     create(world, principal="User:bob")
@@ -144,7 +144,7 @@ def test_what_has_no_acl_may_be_open() -> None:
 
 
 def test_without_an_authorizer_there_are_no_acls() -> None:
-    """Each request is told so, as by Kafka: by the controller, or where only looked at by the broker itself."""
+    """Each request fails as in Kafka: with the controller's error, or for a description with the broker's."""
     client = LoginWorld(authorize=None).connect("PLAINTEXT")
     created = client.ask("CreateAcls", 3, {"creations": (READ_G1, READ_G1)})
     deleted = client.ask("DeleteAcls", 3, {"filters": (EVERY,)})
@@ -158,7 +158,7 @@ def test_without_an_authorizer_there_are_no_acls() -> None:
 
 
 def test_decisions_are_remembered_until_acls_change() -> None:
-    """Asked a second time nothing is looked up, and a new ACL counts at once."""
+    """A repeated decision needs no lookup, and a new ACL applies at once."""
     world = acl_world()
     acls = world.security.acls
     assert acls is not None

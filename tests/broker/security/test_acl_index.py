@@ -37,7 +37,7 @@ FILTERS = st.builds(
 
 
 def applies(acl: Acl, resource: Resource) -> bool:
-    """Tell by the definition of the pattern types whether an ACL is for a resource."""
+    """Return whether an ACL applies to a resource, by the definition of the pattern types."""
     if acl.resource_type != resource.resource_type:
         return False
     if acl.pattern_type == PatternType.PREFIXED:
@@ -75,7 +75,7 @@ def test_the_index_agrees_with_a_comparison_with_every_acl(
 
 
 def prefixed(count: int) -> Acls:
-    """Return so many prefixed ACLs, of which none is for the names that are asked."""
+    """Return prefixed ACLs that match none of the looked-up names."""
     acls = Acls()
     acls.change(Acl(2, f"team-{number}-", PatternType.PREFIXED, "User:a", "*", 3, 3) for number in range(count))
     return acls

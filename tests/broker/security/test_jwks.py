@@ -39,7 +39,7 @@ def signed(key: Any = FIRST, key_id: str | None = "first", algorithm: str = "ES2
 
 
 class Validator:
-    """What believes tokens that are signed with the first key."""
+    """Validator that accepts tokens signed with the first key."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "keys.json"
@@ -59,7 +59,7 @@ def validator(tmp_path: Path) -> Validator:
 
 
 def test_a_signed_token_is_believed(validator: Validator) -> None:
-    """It says who it is and until when; one that names no key has the only one."""
+    """It gives the name and expiry; a token without a key id uses the only key."""
     expected = Bearer("dan", (NOW_S + 60) * 1000)
 
     assert validator.validate(signed()) == expected
@@ -88,7 +88,7 @@ def test_a_signed_token_is_believed(validator: Validator) -> None:
     ],
 )
 def test_other_tokens_are_not(validator: Validator, token: str) -> None:
-    """Signed by another key or none, for somebody else, by somebody else, out of date, or of nobody."""
+    """Wrong key, no signature, wrong audience or issuer, expired, or without a subject."""
     with pytest.raises(InvalidTokenError):
         validator.validate(token)
 
@@ -113,7 +113,7 @@ def test_keys_are_fetched_again(validator: Validator) -> None:
 
 
 def test_keys_that_can_not_be_fetched_again_stay(validator: Validator, caplog: pytest.LogCaptureFixture) -> None:
-    """The old ones hold, and the log says so."""
+    """The old keys stay valid, and the failure is logged."""
     validator.path.write_text("nonsense")
     validator.now_s = 4_000
     assert validator.validate(signed()).user == "dan"

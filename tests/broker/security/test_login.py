@@ -1,4 +1,4 @@
-"""Log-in beyond the recorded conversations: who gets in, who doesn't, what it costs others and what the log says."""
+"""Log-in beyond the recorded conversations: accepted and refused clients, their cost for others, and log lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bearer(**claims: object) -> bytes:
 
 
 def test_an_unknown_user_fails_like_a_wrong_password() -> None:
-    """By no mechanism can a client tell whether there is a user: neither by words nor by when it is refused."""
+    """With every mechanism, neither messages nor timing reveal whether a user exists."""
     world = LoginWorld()
     world.add_scram_user("carol", "carol-secret")
 
@@ -62,7 +62,7 @@ def shown_to(world: LoginWorld, user: str) -> tuple[bytes, int]:
 
 
 def test_an_unknown_user_has_one_salt(tmp_path: Path) -> None:
-    """Who asks twice gets the same salt, also after a restart, as of users that there are: made ones and the file's."""
+    """Repeated attempts get the same salt, also after a restart, as for existing users."""
     world = LoginWorld(directory=tmp_path)
     world.add_scram_user("carol", "carol-secret")
     names = ("carol", "alice", "nobody")
@@ -91,7 +91,7 @@ def test_an_unknown_user_looks_like_those_that_there_are() -> None:
 
 
 def test_shapes_are_as_frequent_as_among_users_and_stay() -> None:
-    """Of 2,000 unknown names every fourth looks like every fourth user; a new kind of user moves nobody else."""
+    """Of 2,000 unknown names a quarter looks like a quarter of the users; a new kind of user changes no other name."""
     key = b"k" * 32
     usual, rare, new = (ScramCredential(b"s" * 32, key, key, iterations) for iterations in (4096, 8192, 16384))
     nobody = Nobody(b"a secret")
@@ -119,7 +119,9 @@ def test_credentials_are_kept(tmp_path: Path) -> None:
 
 
 def test_nobody_else_may_read_credentials(tmp_path: Path) -> None:
-    """The file is its owner's alone: when it is new, written again, left half done, or was made wider by somebody."""
+    """The file is readable by its owner only: new, rewritten, after an interrupted write, or with a mode that was
+    widened.
+    """
     path, left = tmp_path / "scram-credentials.json", tmp_path / "scram-credentials.json.tmp"
 
     def mode() -> int:
@@ -140,7 +142,7 @@ def test_nobody_else_may_read_credentials(tmp_path: Path) -> None:
 def test_credentials_that_others_may_read_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the mode can't be changed the server starts, and the log says so."""
+    """If the mode can't be changed the server starts, and logs it."""
     LoginWorld(directory=tmp_path).add_scram_user("carol", "carol-secret")
     (tmp_path / "scram-credentials.json").chmod(0o644)
 
@@ -164,7 +166,7 @@ def test_a_broken_file_of_credentials_is_refused(tmp_path: Path, content: str) -
 
 
 def test_credentials_that_can_not_be_written_do_not_change(tmp_path: Path) -> None:
-    """The administrator is told, and the old credentials hold."""
+    """The request fails, and the old credentials stay valid."""
     world = LoginWorld(directory=tmp_path / "gone")
     upsertion = {"name": "carol", "mechanism": 1, "iterations": 4096, "salt": b"s" * 12, "salted_password": b"p"}
     answer = world.connect("PLAINTEXT").ask(
@@ -176,7 +178,7 @@ def test_credentials_that_can_not_be_written_do_not_change(tmp_path: Path) -> No
 
 
 def test_a_short_salt_can_be_kept_but_not_used() -> None:
-    """Credentials with one are taken, as in Kafka, and nobody can log in with them."""
+    """As in Kafka such credentials are stored, and no log-in with them succeeds."""
     world = LoginWorld()
     world.add_scram_user("carol", "carol-secret", b"short")
 
@@ -184,7 +186,7 @@ def test_a_short_salt_can_be_kept_but_not_used() -> None:
 
 
 def test_a_token_ends_the_session() -> None:
-    """When the token has expired, the next request ends the connection; logging in anew beforehand doesn't."""
+    """When the token has expired, the next request ends the connection; a re-authentication before that prevents it."""
     world = LoginWorld()
     client = world.connect()
     client.shake_hands("OAUTHBEARER")
@@ -273,7 +275,7 @@ def test_the_log_says_who_failed_and_from_where(caplog: pytest.LogCaptureFixture
 
 
 def test_the_log_counts_many_addresses_together(caplog: pytest.LogCaptureFixture) -> None:
-    """Only so many have lines of their own; the others share theirs."""
+    """A bounded number of addresses have lines of their own; all others share one."""
     world = LoginWorld()
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
         for number in range(ADDRESSES_MAX + 20):
@@ -342,7 +344,7 @@ def test_a_wrong_file_of_users_is_refused(tmp_path: Path, content: str | bytes) 
 def test_settings_that_contradict_each_other_are_refused(
     properties: dict[str, str | int | float], message: str
 ) -> None:
-    """The server doesn't start, and the error says what is wrong in words."""
+    """The server does not start, and the error names the contradiction."""
     assert all(map(is_security_key, properties))
     with pytest.raises(ConfigError) as caught:
         Security(ManualClock(), properties=properties)

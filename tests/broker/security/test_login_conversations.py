@@ -1,4 +1,4 @@
-"""Conversations recorded with Apache Kafka 4.4.0, whose clients log in or fail to: answered the same, word for word."""
+"""Conversations of log-ins, accepted or refused, recorded with Apache Kafka 4.4.0."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Replay:
         assert self.client.is_closed
 
     def wait(self) -> None:
-        """Nothing is said before the delay is over."""
+        """No response is sent before the delay is over."""
         self.world.pass_time(DELAY_MS - 1)
         assert self.client.receive_frame() is None
         assert not self.client.is_closed

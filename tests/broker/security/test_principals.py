@@ -1,4 +1,4 @@
-"""Names of certificates, and the rules that make principals of them: as Kafka 4.4 and Java 17, asked for each case."""
+"""Distinguished names of certificates and principal mapping rules, as in Kafka 4.4 and Java 17."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_names_are_mapped_as_by_kafka() -> None:
 
 @pytest.mark.parametrize("rules", [*REFUSED, *JAVA_ONLY])
 def test_wrong_rules_are_refused(rules: str) -> None:
-    """Before anybody connects, and so are those that would be read otherwise than in Java."""
+    """Before any client connects; also rules that Java would read otherwise."""
     with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules"):
         parse_rules(rules)
 
@@ -140,7 +140,7 @@ def test_rules_map_names(rules: str, principal: str) -> None:
 
 
 def test_names_are_escaped_as_in_java() -> None:
-    """What RFC 2253 escapes, and attributes without a keyword as bytes of their value."""
+    """RFC 2253's characters are escaped, and attributes without a keyword are the bytes of their value."""
     subject = ((("commonName", ' #a,b+"c\\<>;= '),), (("emailAddress", "a@b"),))
 
     expected = '1.2.840.113549.1.9.1=#1603614062,CN=\\ \\#a\\,b\\+\\"c\\\\\\<\\>\\;\\=\\ '

@@ -42,13 +42,9 @@ def super_users_only(principal: Any, operation: Operation, resource: Resource) -
 
 
 class LoginWorld:
-    """A broker, and connections to its listeners.
-
-    Args:
-        properties: settings besides :data:`PROPERTIES`.
-        directory: where credentials are kept.
-        passwords: of users that are there from the start.
-        authorize: decides who may do what; None: ACLs, if there are any.
+    """Broker, and connections to its listeners. Args: properties: settings in addition to :data:`PROPERTIES`.
+    directory: the folder of credentials. passwords: passwords by user, from the start. authorize: the authorizer; None:
+    ACLs, if there are any.
     """
 
     def __init__(
@@ -79,7 +75,7 @@ class LoginWorld:
     def add_scram_user(
         self, name: str, password: str, salt: bytes = b"a-fixed-salt-of-mine", iterations: int = 4096
     ) -> None:
-        """Have an administrator make credentials of both mechanisms."""
+        """Create credentials of both mechanisms, as an administrator does."""
         for mechanism, hash_name in ((1, "sha256"), (2, "sha512")):
             salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
             upsertion = {"name": name, "mechanism": mechanism, "iterations": iterations, "salt": salt}
@@ -97,7 +93,7 @@ class LoginClient:
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether the server has ended it."""
+        """Return whether the server has closed the connection."""
         return self.connection.closing is not None
 
     def send(self, api: str, version: int, body: Values) -> None:
