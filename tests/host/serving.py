@@ -1,4 +1,4 @@
-"""``groupcoord serve`` in a process of its own."""
+"""Fixtures that start ``groupcoord serve`` as a process."""
 
 from __future__ import annotations
 

@@ -156,7 +156,9 @@ def create_topic(name: str, replicas: int) -> bytes:
 
 @in_a_loop
 async def test_each_group_has_one_node_which_all_name() -> None:
-    """FindCoordinator says the same at every node; a commit elsewhere is NOT_COORDINATOR; who leaves hands over."""
+    """FindCoordinator agrees at every node; a commit at another one fails with NOT_COORDINATOR; a leaving node hands
+    over.
+    """
     cluster = Cluster()
     async with cluster.node(1) as one:
         async with cluster.node(7) as other:
@@ -220,14 +222,15 @@ async def leaders(node: ClusterNode, topic: str, *, brokers: bool = False) -> se
 
 
 def created(answer: bytes) -> int:
-    """Return the error of the only topic of an answer, whose name has one letter."""
+    """Return the error of the only topic of a response, with a name of one letter."""
     return int.from_bytes(answer[11:13], "big")
 
 
 @in_a_loop
 async def test_what_one_node_creates_all_know() -> None:
-    """A topic and its settings, with as many replicas as there are nodes, at a node that isn't told as the controller;
-    two nodes that create topics at a time both do."""
+    """A topic and its configs, with a replica per node, at a node that is not the controller; two nodes that create
+    topics concurrently both succeed.
+    """
     cluster = Cluster()
     async with cluster.node(1) as one, cluster.node(2) as other:
         await settled(one, other)
@@ -248,7 +251,7 @@ async def _knows(node: ClusterNode, names: set[str]) -> bool:
 
 @in_a_loop
 async def test_a_change_is_tried_again_when_another_node_was_quicker() -> None:
-    """A node that doesn't know yet what the other has written adds to that, and is not told of it."""
+    """A node with an outdated document applies its change to the current one, and the client sees no error."""
     cluster = Cluster()
     async with cluster.node(1) as one, cluster.node(2) as other:
         before = other._documents._state
@@ -261,7 +264,7 @@ async def test_a_change_is_tried_again_when_another_node_was_quicker() -> None:
 @pytest.mark.ci
 @in_a_loop
 async def test_a_second_node_of_an_id_does_not_start() -> None:
-    """Clients could not tell them apart; the error says where the other one is."""
+    """Clients could not distinguish them; the error has the address of the other one."""
     cluster = Cluster()
     async with cluster.node(1) as one:
         await settled(one)
@@ -272,7 +275,9 @@ async def test_a_second_node_of_an_id_does_not_start() -> None:
 
 @in_a_loop
 async def test_there_are_no_transactions() -> None:
-    """Their APIs aren't announced, nobody coordinates them, which is final, and who asks all the same is cut off."""
+    """Their APIs are not listed, FindCoordinator fails for good, and other requests of transactions close the
+    connection.
+    """
     async with Cluster().node(1) as node:
         announced = await ask(node, api_versions(1))
         keys = {int.from_bytes(announced[at : at + 2], "big") for at in range(6, len(announced), 6)}
@@ -299,7 +304,7 @@ async def test_the_log_is_not_read_by_clients() -> None:
 
 @in_a_loop
 async def test_nobody_is_elected() -> None:
-    """ElectLeaders moves nothing: who owns a log partition is not for clients to say."""
+    """ElectLeaders changes nothing, since ownership of log partitions is not up to clients."""
     cluster = Cluster()
     async with cluster.node(1) as one, cluster.node(2) as other:
         await settled(one, other)
@@ -313,8 +318,9 @@ async def test_nobody_is_elected() -> None:
 
 @in_a_loop
 async def test_no_answer_leaves_after_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was held up between an answer and its socket cuts the connection off: others may have answered since. What
-    has nothing to do with groups is answered all the same."""
+    """A response that was delayed beyond the lease closes the connection, since others may have answered since.
+    Responses without groups are sent.
+    """
     async with Cluster().node(1) as node:
         await commit_to_all(await settled(node), 42)
         coordinator = node.coordinator

@@ -47,7 +47,7 @@ async def fetch(page: Page) -> bytes:
 
 
 def test_idle_connections_to_a_page_make_room(caplog: pytest.LogCaptureFixture) -> None:
-    """With any number of them somebody who asks is answered, few are held, and a few lines tell of the others."""
+    """With any number of them a request is answered, few are held, and the log lines are limited."""
 
     async def test() -> None:
         async with Page("127.0.0.1", 0, "pages") as page:
@@ -71,7 +71,7 @@ def test_idle_connections_to_a_page_make_room(caplog: pytest.LogCaptureFixture) 
 def test_a_page_leaves_the_descriptors_of_the_log_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its client is refused, with a line that says why, and served when there is room again."""
+    """Its client is refused with a log line, and served when descriptors are available again."""
 
     async def test() -> None:
         async with Page("127.0.0.1", 0, "pages") as page:
@@ -100,7 +100,7 @@ def imports_of_functions() -> dict[str, str]:
 
 
 def test_requests_find_their_modules_imported() -> None:
-    """Whatever a function imports that may be on a request's way is imported by ``serve`` before its port opens."""
+    """All imports of functions on a request's way are done by ``serve`` before its port opens."""
     asyncio.run(process.import_modules_of_requests())
     missing = {
         name: place

@@ -106,7 +106,7 @@ def test_other_requests_are_not_found(coordinator: GroupCoordinator, request_lin
     ],
 )
 def test_bad_requests_are_refused(coordinator: GroupCoordinator, head: bytes, status: int) -> None:
-    """What is no HTTP, and bodies where none are taken, are answered with the status for that."""
+    """Bytes that are not HTTP, and unexpected bodies, get the matching status."""
     assert scrape(coordinator, head + b"\r\n\r\n").startswith(b"HTTP/1.1 %d" % status)
 
 

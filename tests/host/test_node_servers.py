@@ -25,7 +25,7 @@ def cluster_of_three() -> NodesUnderTest:
 
 
 def known(servers: NodeServers) -> list[set[int]]:
-    """Return which nodes run: by their sockets, by their coordinators, and as clients are told."""
+    """Return the running nodes: by sockets, by coordinators, and by Metadata."""
     nodes = servers.nodes
     return [set(servers.running), set(nodes.coordinators), {node.node_id for node in nodes.leadership.brokers()}]
 
@@ -58,7 +58,7 @@ async def test_all_crash_while_one_starts(monkeypatch: pytest.MonkeyPatch) -> No
 
 @in_a_loop
 async def test_a_node_that_gets_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not run, and nobody is told that it does; it can try again."""
+    """It does not run, Metadata does not list it, and it can be started again."""
 
     async def refuse(server: Server) -> NoReturn:
         raise OSError("no port")

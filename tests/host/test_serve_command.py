@@ -1,4 +1,4 @@
-"""``groupcoord serve`` as a user runs it: a process of its own, its exit status and what it prints."""
+"""``groupcoord serve`` as a process: exit status and output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FETCH_OFFSETS = frame(9, 1, 2, string("group") + array([string("orders") + array
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_offsets_and_topics_survive(tmp_path: Path, number: signal.Signals) -> None:
-    """What was acknowledged is there after a restart, also if the process was killed."""
+    """Acknowledged changes survive a restart, also after a kill."""
     with serve("--data-dir", str(tmp_path), "--topic", "orders:3") as server:
         assert f"(data in {tmp_path})" in server.line
         assert server.ask(commit(42)).endswith(b"\0\0")
@@ -109,7 +109,7 @@ def test_usage_errors(arguments: list[str], named: str) -> None:
 
 
 def test_a_port_of_its_own_for_faults() -> None:
-    """Who gives --control a port on which clients come is told of whom: one line, exit status 2."""
+    """A --control port that is also a listener's is refused: one line, exit status 2."""
     ports = FreePorts()
     status, errors = refused("--port", str(ports.first), "--nodes", "2", "--control", str(ports.first + 1))
     ports.give_back()
@@ -146,7 +146,7 @@ def test_metrics_of_several_nodes() -> None:
 
 
 def test_a_directory_in_use(tmp_path: Path) -> None:
-    """A running server holds its directory: a second one says so in one line and ends with status 1."""
+    """A running server locks its directory: a second one fails with one line and status 1."""
     with serve("--data-dir", str(tmp_path)):
         status, errors = refused("--port", "0", "--data-dir", str(tmp_path))
     assert status == 1
@@ -226,7 +226,7 @@ def test_a_broken_log(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_nothing_but_broken_logs(tmp_path: Path) -> None:
-    """If no log partition can be read there is nothing to serve: exit status 1, and the reason is said."""
+    """If no log partition can be read the server exits with status 1 and the reason."""
     setting = ("--set", "offsets.topic.num.partitions=1")
     write_commits(tmp_path, *setting)
     segment, _ = break_log(tmp_path)
@@ -239,7 +239,7 @@ def test_nothing_but_broken_logs(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_message_max_bytes(tmp_path: Path) -> None:
-    """A batch larger than message.max.bytes is not written, and its commit is told so."""
+    """A batch larger than message.max.bytes is not written, and its commit fails."""
     for limit, error_code in ((0, -1), (100, -1), (200, 0)):
         directory = tmp_path / str(limit)
         with serve(

@@ -108,7 +108,7 @@ def connect(server: Server) -> Awaitable[tuple[asyncio.StreamReader, asyncio.Str
 
 @on_each_loop
 async def test_round_trip() -> None:
-    """Requests are answered in order, a free port is found, and clients are told that port."""
+    """Responses are in order, a free port is found, and clients get that port."""
     async with serving() as server:
         assert server.broker.node.port == server.port != 0
         reader, writer = await connect(server)
@@ -177,7 +177,9 @@ async def test_timers_wake_the_broker() -> None:
 async def test_a_slow_reader_hurts_only_itself(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who does not read its answers is no longer read from, then disconnected with one log line; others are served."""
+    """The server stops reading from a peer that does not read, then disconnects it with one log line; others are
+    served.
+    """
     monkeypatch.setattr(server_module, "DRAIN_TIMEOUT_S", 0.3)
     caplog.set_level(logging.INFO, "groupcoord.host")
     async with serving() as server:
@@ -253,7 +255,7 @@ async def test_a_half_closed_connection_is_answered_and_let_go(monkeypatch: pyte
 
 @on_each_loop
 async def test_a_half_closed_connection_that_waits_is_let_go() -> None:
-    """Nobody waits for the answer to a join of a peer that has ended its stream."""
+    """A peer that has ended its stream does not keep a waiting join."""
     async with serving() as server:
         _, writer = await connect(server)
         writer.write(join(1))
@@ -265,7 +267,7 @@ async def test_a_half_closed_connection_that_waits_is_let_go() -> None:
 
 @on_each_loop
 async def test_a_large_answer_takes_little_memory() -> None:
-    """Twelve megabytes that say one thing three thousand times are read by the peer, and never lie in the server."""
+    """Twelve megabytes with three thousand repetitions reach the peer without being held as a whole."""
     async with serving() as server:
         reader, writer = await connect(server)
         writer.write(wide_fetch(7))
@@ -294,7 +296,7 @@ async def test_a_large_answer_takes_little_memory() -> None:
     ],
 )
 def test_pythons_that_forget_limits_are_known(version: tuple[int, int, int], expected: bool) -> None:
-    """Those of CVE-2024-12254, whose transports never say that a peer is slow, and none that were mended."""
+    """Those of CVE-2024-12254, whose transports ignore the write limit, and no fixed ones."""
     assert server_module.forgets_limits(version) == expected
 
 
@@ -315,7 +317,7 @@ def test_a_python_that_forgets_limits_is_handed_whole_answers(monkeypatch: pytes
 
 @on_each_loop
 async def test_too_many_open_files(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """When descriptors run out new connections are refused, with a line that says so, and the open ones go on."""
+    """Without free descriptors new connections are refused with a log line, and open ones continue."""
     async with serving() as server:
         reader, writer = await connect(server)
         await until(lambda: server.connection_count == 1)
@@ -356,7 +358,7 @@ async def test_idle_connections_are_closed(caplog: pytest.LogCaptureFixture) -> 
 
 @on_each_loop
 async def test_max_connections(caplog: pytest.LogCaptureFixture) -> None:
-    """Above max.connections new ones are refused, and said so, until others have left."""
+    """Above max.connections new ones are refused with a log line, until others are closed."""
     async with serving(max_connections=1) as server:
         reader, writer = await connect(server)
         writer.write(heartbeat(1))
@@ -423,7 +425,7 @@ async def test_stop() -> None:
 
 @on_each_loop
 async def test_the_store_is_flushed_by_time() -> None:
-    """With log.flush.interval.ms the store is asked again and again whether a flush is due."""
+    """With log.flush.interval.ms the store is flushed whenever that is due."""
 
     class FlushingMemoryStore(MemoryLogStore):
         calls = 0

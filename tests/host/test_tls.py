@@ -97,14 +97,14 @@ async def connected(server: Server, listener: str, context: ssl.SSLContext | Non
 
 
 async def ask_for_versions(server: Server, listener: str, context: ssl.SSLContext | None) -> int:
-    """Connect, ask, and return how many APIs are told."""
+    """Send ApiVersions over TLS; return the number of APIs."""
     _, answer = await connected(server, listener, context)
     return len(read_response(18, 0, answer)["api_keys"])
 
 
 @in_a_loop
 async def test_requests_are_answered_over_tls(certificates: Certificates) -> None:
-    """On one listener with TLS, on the other without it, both at once; without a certificate nobody has a name."""
+    """One listener with TLS and one without serve at once; a client without a certificate is anonymous."""
     async with running(certificates.properties()) as server:
         context = certificates.client_context()
         assert await ask_for_versions(server, "SSL", context) == await ask_for_versions(server, "PLAINTEXT", None)
@@ -159,7 +159,7 @@ async def test_a_certificate_is_a_principal(certificates: Certificates) -> None:
 async def test_who_must_have_a_certificate_and_has_none_is_refused(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection ends, and the log says why; where one is only requested, it goes on without a name."""
+    """The connection is closed with a log line; where a certificate is only requested, the client is anonymous."""
 
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
         async with running(certificates.properties(ssl_client_auth="required")) as server:
@@ -187,7 +187,9 @@ async def test_plaintext_on_a_tls_listener_is_refused(
 
 @in_a_loop
 async def test_whom_no_rule_is_for_is_not_let_in(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
-    """As in Kafka the connection is closed: nobody becomes ANONYMOUS, who may be a super user, by a name of his own."""
+    """As in Kafka the connection is closed: a name without a rule does not become ANONYMOUS, which
+    may be a super user.
+    """
     rules = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=nobody$/x/"}
     with caplog.at_level(logging.WARNING, "groupcoord.host"):
         async with running(certificates.properties() | rules) as server:
@@ -198,7 +200,7 @@ async def test_whom_no_rule_is_for_is_not_let_in(certificates: Certificates, cap
 
 @in_a_loop
 async def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts for ``max.connections``, keeps nobody waiting, and is given up after its time."""
+    """It counts for ``max.connections``, delays no other connection, and times out."""
     monkeypatch.setattr(server_module, "HANDSHAKE_TIMEOUT_S", 0.05)
     async with running(certificates.properties(), max_connections=2) as server:
         with socket.create_connection((HOST, server.ports["SSL"])) as silent:
@@ -243,7 +245,7 @@ async def test_certificates_may_stand_in_the_settings(certificates: Certificates
 def test_wrong_settings_are_refused(
     certificates: Certificates, changed: dict[str, str | int | float], message: str
 ) -> None:
-    """The server doesn't start, and says which settings are wrong."""
+    """The server does not start, and names the wrong settings."""
     with pytest.raises(ConfigError) as caught:
         Security(ManualClock(), properties=certificates.properties() | changed)
 

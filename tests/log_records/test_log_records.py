@@ -31,7 +31,7 @@ GOLDENS = sorted(GOLDEN.rglob("*.json"))
 
 
 class SegmentFileTarget(InProcessTarget):
-    """A broker in process whose log is a directory of segment files; a restart opens them anew."""
+    """Broker in this process with segment files as its log; a restart opens them again."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def test_log_holds_what_the_real_broker_wrote(path: Path, tmp_path: Path) -> Non
 
 
 def test_goldens_belong_to_packaged_transcripts() -> None:
-    """Every golden was recorded with a transcript of the package, at least 40 of them, and lies where its name says."""
+    """Each golden has a packaged transcript, at least 40 exist, and each file is at the path of its name."""
     names = {f"{path.parent.name}/{path.stem}": json.loads(path.read_text("utf-8"))["transcript"] for path in GOLDENS}
     assert all(place == name and (PACKAGED / f"{name}.json").exists() for place, name in names.items())
     assert len(names) >= 40

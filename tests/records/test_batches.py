@@ -207,7 +207,7 @@ def test_every_cut_is_noticed() -> None:
 
 
 def test_crc_may_go_unchecked() -> None:
-    """Who has checked a file already can skip the CRC."""
+    """After an earlier check the CRC can be skipped."""
     broken = TWO_RECORDS[:17] + b"\x00\x00\x00\x00" + TWO_RECORDS[21:]
 
     with pytest.raises(CorruptBatchError, match="CRC"):

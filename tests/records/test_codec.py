@@ -98,7 +98,7 @@ def test_expiry_drops_what_version_1_lacks() -> None:
 
 
 def test_producer_of_offsets() -> None:
-    """The batch's producer goes into offsets, whatever shape their value has."""
+    """The batch's producer is part of offsets, however their values are encoded."""
     for value, _ in GOLDEN_OFFSETS:
         record = decode_record(OFFSET_KEY, bytes.fromhex(value), 77, 3)
         assert isinstance(record, OffsetCommitRecord)
@@ -323,7 +323,7 @@ def test_cut_and_prolonged_bytes_are_opaque(key: bytes, value: str) -> None:
     ],
 )
 def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
-    """What the schema does not allow is kept as it is, and nothing large is allocated for it."""
+    """Bytes outside the schema are kept unchanged, and no large allocation is made."""
     key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
 
     assert decode_record(key_bytes, value_bytes) == OpaqueRecord(key_bytes, value_bytes)
@@ -331,7 +331,7 @@ def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
 
 
 def test_unknown_tags_are_kept() -> None:
-    """Tagged fields of later versions get in nobody's way, as KIP-915 promises, and are written again."""
+    """Tagged fields of later versions are ignored (KIP-915), and encoded again."""
     group = bytes.fromhex("0004 01 00000000 00 00 0000018bcfe56800 01 01 05 02 abcd")
     offset = bytes.fromhex(V4_WITH_ID.replace("01 00 10", "02 00 10") + "05 01 ff")
     known_group = decode_record(GROUP_KEY, bytes.fromhex(GOLDEN_EMPTY_GROUPS[4]))
@@ -394,7 +394,7 @@ def test_what_no_field_can_hold(record: OffsetCommitRecord) -> None:
 
 
 def test_too_long_group_id_is_named() -> None:
-    """The error of an overlong group id says which string and how long it is; one byte less is fine."""
+    """The error of an overlong group id names the string and its length; one byte less is valid."""
     with pytest.raises(RecordEncodingError, match="the group has 32768 bytes; at most 32767"):
         encode_record(GroupTombstone("g" * 32_768))
     key, value = encode_record(OffsetTombstone("g" * 32_767, "t", 0))
@@ -430,7 +430,7 @@ def test_codec_needs_no_extra() -> None:
     | st.builds(lambda v, rest: bytes((0, v)) + rest, st.integers(0, 6), st.binary(max_size=80)),
 )
 def test_decoding_never_raises(key: bytes, value: bytes | None) -> None:
-    """Whatever the bytes, decoding gives a record, and encoding that gives the bytes."""
+    """Any bytes decode to a record, which encodes to the same bytes."""
     assert encode_record(decode_record(key, value)) == (key, value)
     marker = decode_control(key, value, 1, 0)
     assert isinstance(marker, TransactionMarker) or encode_record(marker) == (key, value)

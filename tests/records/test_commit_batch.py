@@ -109,7 +109,7 @@ def test_everything_else_is_declined(other: OffsetCommitRecord) -> None:
 
 
 def test_a_name_that_is_too_long() -> None:
-    """It goes the usual way, which has the error for it."""
+    """It takes the general path, which raises the error."""
     record = evolve(PLAIN, group_id="g" * 32_768)
     assert encode_commit_batch(0, columns_of([record]), TIMESTAMP_MS, leader_epoch=0) is None
     with pytest.raises(RecordEncodingError):
@@ -162,7 +162,7 @@ def decoded(batch: Batch) -> dict[int, Record]:
 
 
 def check(batch: Batch) -> bool:
-    """Compare with the codec; tell whether the batch was read."""
+    """Compare with the codec; return whether the fast path read the batch."""
     found = found_in(batch)
     assert found is None or found == decoded(batch)
     return found is not None
@@ -191,13 +191,13 @@ def test_metadata_of_any_length_are_read() -> None:
 
 
 def test_commits_of_many_groups_are_read() -> None:
-    """A broker puts what it is asked at about the same time into one batch; some of it is a little later."""
+    """A broker combines concurrent commits in one batch, with slightly different times."""
     pairs = [commit(number % 3, number, group_id="g" * (number % 40), topic=f"t{number % 7}") for number in range(300)]
     assert check(one(pairs, timestamps_ms=[1_000 + number // 5 for number in range(300)]))
 
 
 def test_commits_side_by_side_come_together() -> None:
-    """Those of one topic, time and form are one, until one is missing or another comes between."""
+    """Consecutive commits of one topic, time and encoding are combined, up to a gap or another one in between."""
     pairs = [commit(0, 1), commit(1, 2), commit(2, 3, topic="u"), commit(3, 4), commit(4, 5, metadata="m")]
     found = read_commits(one([*pairs, commit(5, 6, metadata="n"), commit(6, 7, version=3, topic_id=UUID(int=0))]))
     assert found is not None
@@ -267,7 +267,7 @@ def test_others_are_not(other: Pair, place: int) -> None:
 
 
 def test_a_transaction_is_not() -> None:
-    """What becomes of a transaction's commits is decided by its marker."""
+    """The marker decides on a transaction's commits."""
     assert found_in(one([commit(0)], producer_id=7, producer_epoch=0, is_transactional=True)) is None
 
 
@@ -279,7 +279,7 @@ def test_memory_for_layouts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(logs())
 def test_what_is_read_is_right(log: GeneratedLog) -> None:
-    """Whatever a batch holds, what is read of it is what the codec makes of it."""
+    """For any batch, the fast path gives the codec's result."""
     for batch in iter_batches(log.data):
         check(batch)
 

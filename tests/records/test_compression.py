@@ -1,4 +1,4 @@
-"""Compressed data from somebody who means harm: the work is a matter of their size, and what comes out has a bound."""
+"""Hostile compressed data: work and output are bounded by its size."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_stands_behind_the_last_member_counts_for_nothing(behind: bytes) ->
 
 @pytest.mark.parametrize("cut", [1, 8, 9, 15])
 def test_a_member_that_ends_early(cut: int) -> None:
-    """The first or the second, it is told; so are no bytes at all."""
+    """The error names the member that ends early; empty input is an error, too."""
     good = member(b"good")
     for data in (good[:-cut], good + good[:-cut], b""):
         with pytest.raises(DecompressionError, match="ends early"):

@@ -57,7 +57,7 @@ def test_known_records_are_described(record: TypedRecord) -> None:
 
 @given(st.sampled_from(list(RecordType)), st.integers(0, 5), st.binary(max_size=60), st.binary(max_size=60))
 def test_any_bytes_are_described(record_type: RecordType, version: int, key: bytes, value: bytes) -> None:
-    """Whatever stands in a record is described, and typed only if it can be built again."""
+    """Any record is described, and typed only if the result encodes to the same bytes."""
     key = record_type.to_bytes(2, "big") + key
     value = version.to_bytes(2, "big") + value
     describe_record(key, value)
@@ -73,7 +73,7 @@ def test_every_type_has_a_schema() -> None:
 
 @given(logs(), chunk_sizes)
 def test_logs_are_read_as_generated(log: GeneratedLog, chunk_bytes: int) -> None:
-    """A whole log is read without damage, whatever the size of the chunks."""
+    """A whole log is read without damage, for any chunk size."""
     found = salvage(log.data, chunk_bytes)
 
     assert [record for sound in found if isinstance(sound, SoundBatch) for record in sound.records] == list(log.records)
@@ -146,7 +146,7 @@ def test_damage_at_both_ends() -> None:
 
 @pytest.mark.parametrize("chunk_bytes", [1, 100, 1_000])
 def test_a_log_that_is_cut_meanwhile(chunk_bytes: int) -> None:
-    """A log that turns out to be shorter than it was said to be ends there."""
+    """A log shorter than its announced size ends there."""
     data, (first, second, _) = three_batches()
     whole = list(salvage_batches(reader(data[: second.position]), len(data), chunk_bytes=chunk_bytes))
     torn = list(salvage_batches(reader(data[: second.position + 30]), len(data), chunk_bytes=chunk_bytes))
@@ -159,7 +159,7 @@ def test_a_log_that_is_cut_meanwhile(chunk_bytes: int) -> None:
 
 
 def test_a_sound_crc_around_impossible_records() -> None:
-    """A batch whose records don't fit their header is damage although its CRC is right; the next one is read."""
+    """A batch with a valid CRC whose records don't match its header is damaged; the next one is read."""
     data, (first, _, _) = three_batches()
     covered = bytearray(data[21 : first.size_bytes])
     covered[36:40] = (2).to_bytes(4, "big")

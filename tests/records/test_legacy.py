@@ -112,7 +112,7 @@ WRAPPER = encode_messages(1, [(5, 1000, b"k", b"v"), (6, 1001, b"k", b"w")], cod
 
 
 def wrapped(inner: bytes, *, magic: int = 1, codec: int = 1) -> bytes:
-    """Return a wrapper around these bytes, which are compressed here with gzip whatever ``codec`` says."""
+    """Return a wrapper around bytes, compressed with gzip whatever ``codec`` is."""
     compressor = zlib.compressobj(wbits=31)
     entry = encode_messages(magic, [(9, 1, None, compressor.compress(inner) + compressor.flush())])
     return with_crc(entry[:17] + bytes((codec,)) + entry[18:])
@@ -166,7 +166,7 @@ def test_formats_follow_each_other() -> None:
 
 
 def test_absolute_offsets_inside() -> None:
-    """A wrapper of format v1 whose messages have absolute offsets already is read all the same."""
+    """A wrapper of format v1 whose messages have absolute offsets already is read, too."""
     inner = encode_messages(1, [(7, 1, b"a", None), (9, 1, b"b", None)])
     (batch,) = iter_batches(wrapped(inner))
 
@@ -175,7 +175,7 @@ def test_absolute_offsets_inside() -> None:
 
 
 def test_every_cut_is_noticed() -> None:
-    """Wherever a message is cut, it is truncated, and says how long it would be once that is known."""
+    """A message cut anywhere is truncated, and the error has its full length if known."""
     for end in range(1, len(MESSAGE)):
         with pytest.raises(TruncatedBatchError) as raised:
             list(iter_batches(MESSAGE[:end]))
@@ -183,7 +183,7 @@ def test_every_cut_is_noticed() -> None:
 
 
 def test_crc_may_go_unchecked() -> None:
-    """Who has checked a file already can skip the CRC."""
+    """After an earlier check the CRC can be skipped."""
     broken = MESSAGE[:12] + bytes(4) + MESSAGE[16:]
 
     with pytest.raises(CorruptBatchError, match="CRC"):
@@ -212,7 +212,7 @@ def test_crc_may_go_unchecked() -> None:
     ],
 )
 def test_what_does_not_fit(data: bytes, reason: str) -> None:
-    """Messages whose CRC is right and whose content is impossible are refused, with the reason."""
+    """Messages with a valid CRC and impossible content are refused, with the reason."""
     with pytest.raises(CorruptBatchError, match=reason):
         list(iter_batches(data))
 

@@ -139,7 +139,7 @@ def nested_sound_batches(size: int) -> bytes:
     ids=lambda make: make.__name__,
 )
 def test_hostile_bytes_take_time_in_proportion(make: Callable[[int], bytes]) -> None:
-    """However they are made, what is read for them is bounded by so many times their number; all is accounted for."""
+    """The bytes read are bounded by a multiple of the input's size, and all bytes are accounted for."""
     log = Log(make(400_000))
     found = log.salvage()
     sizes = [one.batch.size_bytes if isinstance(one, SoundBatch) else one.size_bytes for one in found]
@@ -148,7 +148,7 @@ def test_hostile_bytes_take_time_in_proportion(make: Callable[[int], bytes]) -> 
 
 
 def test_a_batch_inside_a_sound_one_is_none() -> None:
-    """Where the CRC is right but the records don't fit, all is skipped: what looks like a batch there is content."""
+    """Where the CRC is valid but the records don't match, all is skipped: a batch inside is content."""
     inner, following = encode_batch(5, [(b"k", b"v", 1)]), encode_batch(9, [(b"k", b"v", 1)])
     covered = pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + b"\xff" + inner
     outer = pack(">qiibI", 4, len(covered) + 9, 0, 2, crc32c(covered)) + covered
@@ -172,7 +172,7 @@ def test_damage_that_touches_is_one() -> None:
 
 @pytest.mark.parametrize("size", [1_000, 100_000, 3_000_000])
 def test_a_large_batch_behind_damage_is_found(size: int) -> None:
-    """However large a batch is, and whatever the chunks, damage before it doesn't hide it."""
+    """Damage before a batch does not hide it, for any size of batch and chunks."""
     value = random.Random(size).randbytes(size)
     batch = encode_batch(7, [(b"k", value, 1)])
     data = b"\x00\x01" * 5_000 + batch + encode_batch(8, [(b"k", b"v", 1)])

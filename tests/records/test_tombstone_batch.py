@@ -56,6 +56,6 @@ def test_everything_else_is_declined(other: Record) -> None:
 
 
 def test_a_group_whose_name_is_too_long() -> None:
-    """Nobody can write its tombstone."""
+    """Its tombstone cannot be encoded."""
     with pytest.raises(RecordEncodingError):
         encode_tombstone_batch(0, [GroupTombstone("g" * 32_768)], TIMESTAMP_MS, 0)

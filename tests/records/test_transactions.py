@@ -73,7 +73,7 @@ def test_what_a_broker_wrote(name: str) -> None:
 
 
 def test_keys() -> None:
-    """A key is a version and the id; of another version it is nobody's, as for Kafka."""
+    """A key is a version and an id; other versions are ignored, as in Kafka."""
     assert encode_transaction_key("wrïter") == b"\x00\x00\x00\x07wr\xc3\xafter"
     assert decode_transaction_key(b"\x00\x00\x00\x07wr\xc3\xafter") == "wrïter"
     assert decode_transaction_key(b"\x00\x01\x00\x01w") is None
@@ -98,7 +98,7 @@ def test_the_version_before() -> None:
 @as_one_test
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"\x00\x02", b"\xff\xff", "cut", "longer"])
 def test_damaged_values(damage: Any) -> None:
-    """What doesn't fit the schema is said to be damaged, whatever is wrong with it."""
+    """Values that don't match the schema are reported as damaged."""
     sound = encode_transaction_value(ONGOING)
     with pytest.raises(MalformedError):
         decode_transaction_value({"cut": sound[:-1], "longer": sound + b"\x00"}.get(damage, damage))

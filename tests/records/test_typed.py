@@ -139,12 +139,12 @@ def test_control_records() -> None:
     ],
 )
 def test_subscriptions(data: str, described: object) -> None:
-    """What a member subscribes to is read in every version of the consumer protocol, or stays in hexadecimal."""
+    """Subscriptions of every version of the consumer protocol are parsed, or stay hexadecimal."""
     assert describe_subscription(bytes.fromhex(data)) == described
 
 
 def test_assignments() -> None:
-    """What a member is given is read the same way."""
+    """Assignments are parsed likewise."""
     data = bytes.fromhex("0001 00000001 0002 7431 00000002 00000000 00000002 ffffffff")
 
     assert describe_assignment(data) == {

@@ -73,7 +73,7 @@ def running(command: list[str], port: int, log: Path) -> Iterator[Client]:
 
 
 def started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a server whose output goes to ``log``."""
+    """Start a server with its output in ``log``."""
     with log.open("ab") as output:
         return subprocess.Popen(command, stdout=output, stderr=output)
 

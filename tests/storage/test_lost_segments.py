@@ -59,7 +59,7 @@ def test_an_append_into_a_lost_file_is_not_acknowledged(tmp_path: Path, harm: Ha
 
 
 def test_a_file_that_was_closed_for_others_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where more log partitions are written to than files may be open, each append finds its file, opened again."""
+    """With more log partitions than open files, each append finds its file, opened again."""
     monkeypatch.setattr(segments, "DESCRIPTORS_MAX", 2)
     with SegmentLogStore(tmp_path) as store:
         for round_number in range(3):
@@ -135,7 +135,7 @@ def test_what_was_acknowledged_must_come_back(tmp_path: Path) -> None:
 
 
 def test_a_log_of_somebody_else_is_not_opened(tmp_path: Path) -> None:
-    """A directory that was deleted and made anew by another process is that one's, whatever is in it."""
+    """A directory that another process has deleted and created again belongs to that process, whatever is in it."""
     with SegmentLogStore(tmp_path / "data") as store:
         append(store, commit(0))
         shutil.rmtree(tmp_path / "data")
@@ -149,7 +149,7 @@ def test_a_log_of_somebody_else_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_was_not_acknowledged_may_stay_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an append of unknown outcome left out is not missed when the log is read anew."""
+    """The part that an append of unknown outcome did not write is not missed when the log is read again."""
     with SegmentLogStore(tmp_path, flush_interval_messages=1) as store:
         append(store, commit(0))
         size = log_file(tmp_path).stat().st_size
@@ -185,7 +185,7 @@ def test_each_call_looks_at_a_few_partitions(tmp_path: Path) -> None:
 
 
 def test_a_disk_where_nothing_can_be_written_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a file system that has become read-only nothing need be cut off: the outcome is known, and reading goes on."""
+    """On a file system that became read-only no truncation is needed: the outcome is known, and reading continues."""
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")

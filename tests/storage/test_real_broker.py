@@ -1,7 +1,6 @@
-"""A real Kafka broker serves what groupcoord wrote: offsets, groups, members, open transactions; compacted or not.
-
-Needs Java and the jars of Kafka 4.4: their folder in ``KAFKA_LIBS``, or ``~/.cache/groupcoord-kafka/libs``.
-``docs/records.md`` says how to do the same by hand.
+"""A real Kafka broker serves groupcoord's log: offsets, groups, members, open transactions; compacted or not. Needs
+Java and the jars of Kafka 4.4, in ``KAFKA_LIBS`` or ``~/.cache/groupcoord-kafka/libs``. ``docs/records.md`` describes
+the same by hand.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ pytestmark = [pytest.mark.slow, *needs_kafka]
 
 
 def answers(client: Client) -> dict[str, Any]:
-    """Return all that a server says of the groups, in an order of its own."""
+    """Return a server's responses about the groups, sorted."""
     result: dict[str, Any] = {}
     for stable in (False, True):
         body = {"groups": [{"group_id": g, "topics": None} for g in GROUPS], "require_stable": stable}

@@ -1,4 +1,6 @@
-"""Logs after a crash: torn tails are cut and said so, corruption is refused and left alone. Reading in chunks."""
+"""Logs after a crash: torn tails are truncated with a warning, corruption is refused and left unchanged. Reading in
+chunks.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ both_ways = pytest.mark.parametrize("read", [read_all, load], ids=["read", "load
 
 @both_ways
 def test_torn_tail_is_cut_wherever_it_tears(tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture) -> None:
-    """Every proper prefix of the last batch is cut, with one warning that says what and where; appends go on there."""
+    """Every proper prefix of the last batch is truncated, with one warning about what and where; appends continue
+    there.
+    """
     *_, (start, end) = three_batches(tmp_path)
     whole = log_file(tmp_path).read_bytes()
     for cut in range(start + 1, end):
@@ -213,7 +217,7 @@ def test_offsets_of_the_next_segment_before_an_empty_one_are_refused(tmp_path: P
     ids=["word", "text", "zeros and more", "ones", "unknown format"],
 )
 def test_a_file_that_was_never_a_segment_is_refused(tmp_path: Path, read: Read, content: bytes) -> None:
-    """What does not begin as a batch of this segment would is no torn tail: it stays as it is, and is not read."""
+    """A file that does not begin as a batch of this segment is no torn tail: it stays unchanged, and is not read."""
     path = log_file(tmp_path, 7)
     path.parent.mkdir()
     path.write_bytes(content)
@@ -225,7 +229,7 @@ def test_a_file_that_was_never_a_segment_is_refused(tmp_path: Path, read: Read, 
 
 @both_ways
 def test_a_first_batch_torn_anywhere_is_cut(tmp_path: Path, read: Read) -> None:
-    """A segment whose first batch was being written is empty after a crash, whether bytes or pages are missing."""
+    """A segment torn in its first batch is empty after a crash, whether bytes or pages are missing."""
     _, (start, end), _ = three_batches(tmp_path)
     first = log_file(tmp_path).read_bytes()[:start]
     second = log_file(tmp_path).read_bytes()[start:end]
@@ -285,7 +289,7 @@ def test_offsets_that_go_back_inside_a_batch_are_corruption(tmp_path: Path) -> N
 
 
 def test_a_load_that_was_given_up_leaves_the_log_closed(tmp_path: Path) -> None:
-    """Whoever stops reading half way, and then appends, finds the end of the log all the same."""
+    """An append after an abandoned read finds the end of the log."""
     three_batches(tmp_path)
     with SegmentLogStore(tmp_path) as store:
         records = store.read_last(3)
@@ -296,7 +300,7 @@ def test_a_load_that_was_given_up_leaves_the_log_closed(tmp_path: Path) -> None:
 
 
 def test_older_message_formats_are_read(tmp_path: Path) -> None:
-    """A log of a broker before 0.11 is read, and goes on in the new format."""
+    """A log of a broker before 0.11 is read, and continues in the new format."""
     covered = bytes.fromhex("00 00 00000001 6b 00000001 76")
     message = bytes.fromhex("0000000000000005 00000010") + zlib.crc32(covered).to_bytes(4, "big") + covered
     path = log_file(tmp_path)
@@ -323,7 +327,7 @@ def test_chunks_of_any_size_give_the_same_batches(tmp_path: Path) -> None:
 
 
 def test_part_of_a_file(tmp_path: Path) -> None:
-    """Reading stops at the end asked for, which must be that of a batch; offsets below a bound are an error."""
+    """Reading stops at the given end, which must be that of a batch; offsets below a bound are an error."""
     (_, first_end), (_, second_end), _ = three_batches(tmp_path)
     path = log_file(tmp_path)
 
@@ -337,7 +341,7 @@ def test_part_of_a_file(tmp_path: Path) -> None:
 
 
 def test_implausible_length_is_not_allocated(tmp_path: Path) -> None:
-    """A length beyond the file's end is an error at once, whatever it claims."""
+    """A length beyond the file's end is an error without an allocation."""
     path = tmp_path / "segment.log"
     whole = encode_batch(0, [(b"k", b"v", 5)])
     path.write_bytes(whole[:8] + (200_000_000).to_bytes(4, "big") + whole[12:])

@@ -1,4 +1,4 @@
-"""What a store of one's own may delete: a log loads to the same state without it, whatever more comes."""
+"""Records that a custom store may delete: a log loads to the same state without them, whatever follows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_rules(records: list[Record], expected: list[int]) -> None:
 @as_one_test
 @pytest.mark.parametrize("seed", seeds(40))
 def test_random_histories(seed: int) -> None:
-    """However far the deletion has come, it and whatever is appended later load to the state of the whole log."""
+    """After any deletion, the rest with any later appends loads to the state of the whole log."""
     source = random.Random(seed)
     records = [record for _ in range(60) for record in log_store_contract._step_of_history(source)]
     whole = log(*records)

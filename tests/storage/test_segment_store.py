@@ -93,7 +93,7 @@ def test_topic_id_and_leader_epochs_carry_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "1\n1\n0 0\n", "0\n1\nx y\n", "0\n1\n0\n"])
 def test_broken_leader_epochs_are_found_again(tmp_path: Path, text: str) -> None:
-    """A checkpoint that Kafka would not have written is made anew: the batches tell the same."""
+    """A checkpoint that Kafka would not have written is rebuilt from the batches."""
     with SegmentLogStore(tmp_path) as store:
         append(store, commit(0))
     (tmp_path / "__consumer_offsets-3" / "leader-epoch-checkpoint").write_text(text)
@@ -116,7 +116,7 @@ def test_reading_creates_nothing(tmp_path: Path) -> None:
 
 
 def test_reading_while_appending(tmp_path: Path) -> None:
-    """A reader sees the records of the moment it was asked, however the log grows meanwhile."""
+    """A reader sees the records of the time of its call, though the log grows meanwhile."""
     with SegmentLogStore(tmp_path, segment_bytes=300) as store:
         append(store, commit(0))
         reader = store.read(3)
@@ -192,7 +192,7 @@ def test_short_write_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_new_partition_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can't be begun leaves no half-written file behind, and begins once there is room."""
+    """A failed creation leaves no partial file, and succeeds once there is space."""
 
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -272,7 +272,7 @@ def test_only_flush_and_close_flush_by_default(tmp_path: Path, synced: list[str]
 
 
 def test_flush_by_time(tmp_path: Path, synced: list[str]) -> None:
-    """flush_due() fsyncs what is old enough and says when the next one is due; each partition counts for itself."""
+    """flush_due() fsyncs what is old enough and returns when the next one is due, per partition."""
     with SegmentLogStore(tmp_path, flush_interval_ms=100) as store:
         assert store.flush_due(0) is None
         append(store, commit(0), timestamp_ms=1000)
@@ -300,7 +300,7 @@ def test_old_segment_is_flushed_when_rolling(tmp_path: Path, synced: list[str]) 
 
 
 def test_lock_keeps_other_processes_out(tmp_path: Path) -> None:
-    """A second process and a second store are told who is in the way; after close the directory is free."""
+    """A second process and a second store get an error that names the owner; after close the directory is free."""
     script = (
         "import sys\n"
         "from groupcoord.storage.errors import DirectoryLockedError\n"

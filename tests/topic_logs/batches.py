@@ -20,7 +20,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class SomeTopic(NamedTuple):
-    """What logs want to know of a topic."""
+    """Properties of a topic that logs use."""
 
     name: str
     topic_id: UUID
@@ -38,12 +38,12 @@ def encoded(*values: bytes, at_ms: int = NOW_MS, step_ms: int = 1_000, **fields:
 
 
 def produced(*values: bytes, **fields: Any) -> ProducedBatch:
-    """Return a batch whose header was read."""
+    """Return a batch with a parsed header."""
     return read_produced(encoded(*values, **fields))
 
 
 def claiming(count: int, payload: bytes, *, attributes: int = 0) -> bytes:
-    """Return the bytes of a batch with a header that fits so many records, whatever is behind it."""
+    """Return the bytes of a batch whose header claims a number of records, whatever follows it."""
     data = bytearray(encoded(b"v")[:BATCH_HEADER_BYTES] + payload)
     data[8:12] = struct.pack(">i", len(data) - LOG_OVERHEAD_BYTES)
     data[21:27] = struct.pack(">hi", attributes, count - 1)

@@ -68,7 +68,7 @@ class _Producer(NamedTuple):
 
 
 class Story:
-    """Clients that write to one partition of a broker whatever chance wants."""
+    """Clients with random writes to one partition of a broker."""
 
     def __init__(self, client: Client, seed: int, topic: str) -> None:
         self._client = client
@@ -158,7 +158,7 @@ class Story:
 
 
 def alter(client: Client, topic: str, ratio: str) -> None:
-    """Let the cleaner begin, or stop."""
+    """Start or stop the cleaner."""
     config = {"name": "min.cleanable.dirty.ratio", "config_operation": 0, "value": ratio}
     resource = {"resource_type": 2, "resource_name": topic, "configs": [config]}
     answer = ask(client, "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
@@ -171,7 +171,7 @@ def files_of(folder: Path) -> Files:
 
 
 def play(client: Client, directory: Path, seed: int) -> Iterator[Phase]:
-    """Let a broker compact a random history, several times while it goes on."""
+    """Write a random history to a broker, which compacts it several times meanwhile."""
     topic = f"{TOPIC}-{seed}"
     configs = [{"name": name, "value": value} for name, value in CONFIGS.items()]
     made = {"name": topic, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
@@ -212,7 +212,7 @@ def content(files: Files) -> dict[str, list[Any]]:
 
 
 def described(batch: Batch) -> tuple[Any, ...]:
-    """Return what a batch says."""
+    """Return the fields of a batch."""
     base_ms = batch.base_timestamp_ms if batch.record_count and delete_horizon_ms(batch) is None else None
     offsets = batch.base_offset, batch.last_offset_delta, batch.leader_epoch, batch.attributes
     producer = batch.producer_id, batch.producer_epoch, batch.base_sequence

@@ -47,6 +47,6 @@ class Disk:
         self._open()
 
     def kill(self) -> None:
-        """Let the process end without a word, and open what it left."""
+        """Kill the process, and open its files."""
         self.directory.files.close_all()
         self._open()

@@ -39,7 +39,7 @@ def read_recorded() -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def write_directory(directory: Path) -> dict[str, Any]:
-    """Write the recorded files, and return what the broker said of them."""
+    """Write the recorded files, and return the broker's recorded responses."""
     files, answers = read_recorded()
     for name, data in files.items():
         path = directory / name
@@ -71,7 +71,7 @@ def epoch_answers(client: Client) -> dict[str, Any]:
 
 
 def metadata(client: Client) -> Any:
-    """Return what a server says of the topic."""
+    """Return a server's Metadata of the topic."""
     topics = [{"topic_id": None, "name": TOPIC}]
     flags = {"include_topic_authorized_operations": False, "allow_auto_topic_creation": False}
     return ask(client, "Metadata", 12, {"topics": topics, **flags})
@@ -92,7 +92,7 @@ def list_offset(client: Client, index: int, timestamp: int, told: int) -> Any:
 
 
 def fetch(client: Client, index: int, offset: int, told: int, last: int) -> Any:
-    """Return what is read by somebody whose last record is of an epoch."""
+    """Return the Fetch response for a reader whose last record has an epoch."""
     partition = {
         "partition": index,
         "fetch_offset": offset,
@@ -154,7 +154,7 @@ def _write(port: int, life: int, counts: dict[int, int]) -> None:
 
 
 def _commit(port: int) -> None:
-    """Let a consumer read up to an offset of partition 0, and commit it with its epoch."""
+    """Consume partition 0 up to an offset, and commit it with its epoch."""
     import confluent_kafka as kafka
 
     settings = {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": GROUP, "enable.auto.commit": False}
@@ -169,7 +169,7 @@ def _commit(port: int) -> None:
 
 
 def record() -> None:
-    """Let a broker live several times on one directory, and write down what it leaves and what it said last."""
+    """Run a broker several times on one directory; store its files and its last responses."""
     with tempfile.TemporaryDirectory() as folder:
         directory, properties, log = Path(folder, "data"), Path(folder, "broker.properties"), Path(folder, "log")
         port = free_port()

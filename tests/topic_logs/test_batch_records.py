@@ -1,4 +1,4 @@
-"""What a batch claims of its records, held against the bytes that are there."""
+"""The records that a batch claims, checked against its bytes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_sizes_of_many_records() -> None:
 
 
 def test_batches_of_every_kind_of_field() -> None:
-    """What the package itself writes is taken: nulls, headers' absence, times and keys of all lengths."""
+    """Batches of the package itself are accepted: nulls, no headers, times and keys of all lengths."""
     for seed in seeds(30):
         chance = random.Random(seed)
         times_ms = accumulate(chance.choices((0, 1, 70, 10_000, 2**40), k=30))

@@ -158,7 +158,7 @@ def write_some(world: CompactedLog, chance: random.Random, count: int) -> None:
 
 
 def check_reads(world: CompactedLog) -> None:
-    """Whatever is asked of a log with gaps is answered as a walk over its batches would answer it."""
+    """Reads of a log with gaps equal a walk over its batches."""
     log, batches, left = world.log, world.batches(), world.left()
     for before, after in pairwise(batches):
         assert before.next_offset <= after.base_offset
@@ -179,7 +179,7 @@ def check_reads(world: CompactedLog) -> None:
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_the_last_value_of_each_key_stays(world: CompactedLog, seed: int) -> None:
-    """However the passes fall between the writes: whoever reads from the start sees the same state as without them."""
+    """With passes at any time between the writes, a reader from the start gets the same state as without them."""
     chance = random.Random(seed)
     world.settings = evolve(SETTINGS, dedupe_buffer_bytes=chance.choice([300, 10**6]))
     for _ in range(4):
@@ -260,7 +260,7 @@ def test_records_without_a_timestamp_are_never_overdue(world: CompactedLog) -> N
 
 
 def test_old_records_of_a_compacted_topic_roll_the_segment(world: CompactedLog) -> None:
-    """What stays in the last segment is never compacted, so that is rolled after ``max.compaction.lag.ms``."""
+    """The last segment is never compacted, so it is rolled after ``max.compaction.lag.ms``."""
     world.settings = evolve(SETTINGS, segment_bytes=1 << 20, max_compaction_lag_ms=5_000)
     for seconds in range(12):
         world.put((b"k", b"x"), at_ms=NOW_MS + seconds * 1_000)
@@ -287,7 +287,7 @@ def test_what_stays_is_as_it_was(world: CompactedLog, codec: Compression) -> Non
 
 
 def test_a_producer_goes_on_where_it_was(world: CompactedLog) -> None:
-    """Its last batch stays, without records if need be, so its next sequence is known when the log is read anew."""
+    """Its last batch stays, if necessary without records, so its next sequence is known after loading."""
     world.put((b"k", b"1"), producer_id=7)
     world.end(7, committed=True)
     for _ in range(9):
@@ -304,7 +304,7 @@ def test_a_producer_goes_on_where_it_was(world: CompactedLog) -> None:
 
 
 def test_records_can_be_deleted_meanwhile(world: CompactedLog) -> None:
-    """Whoever deletes records while they are compacted ends that; what is left is compacted later."""
+    """DeleteRecords during a pass ends that pass; the rest is compacted later."""
     for number in range(100):
         world.put((b"k%d" % (number % 3), b"x" * 50))
     for _ in range(60):
@@ -332,7 +332,7 @@ def test_both_policies(world: CompactedLog) -> None:
 
 
 def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path) -> None:
-    """How far the old one was compacted is forgotten with it."""
+    """The compacted position is deleted with the topic."""
     world = CompactedLog(tmp_path)
     for _ in range(40):
         world.put((b"k", b"x" * 100))
@@ -356,7 +356,7 @@ def test_a_batch_that_holds_no_records_stays(world: CompactedLog) -> None:
 
 
 def test_a_batch_of_too_many_records_stays(world: CompactedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would have to be held in memory has a bound; all else is compacted."""
+    """Memory is bounded; everything else is compacted."""
     monkeypatch.setattr("groupcoord.storage.compaction.compaction_pass.BATCH_RECORDS_MAX", 50)
     for count in (50, 51, 50):
         world.put(*[(b"k", b"x")] * count)
@@ -390,7 +390,7 @@ def _sealed(data: bytes) -> bytes:
 @as_one_test
 @pytest.mark.parametrize("step", range(14))
 def test_a_machine_that_dies_loses_nothing(tmp_path: Path, step: int) -> None:
-    """Whichever file was renamed or deleted last: the log opens, and says the same as before."""
+    """After a crash at any rename or deletion the log opens with the same content."""
     world = CompactedLog(tmp_path)
     write_some(world, random.Random(step), 60)
     assert world.disk is not None
@@ -431,7 +431,7 @@ def test_what_abandoned_logs_have_begun_is_not_deleted_later(tmp_path: Path) -> 
 
 
 def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log can't be used until it is opened anew, which puts its files in order."""
+    """The log is unusable until it is opened again, which repairs its files."""
     world = CompactedLog(tmp_path)
     for number in range(60):
         world.put((b"k%d" % (number % 3), b"x" * 50))
@@ -472,7 +472,7 @@ def segment_counts(world: CompactedLog) -> list[int]:
 def test_a_corrupt_log_waits_for_its_next_segment(
     two_logs: CompactedLog, caplog: pytest.LogCaptureFixture, has_wrong_crc: bool
 ) -> None:
-    """It is reported once and other logs are compacted; after its next segment compaction tries again."""
+    """It is reported once and other logs are compacted; after its next segment compaction is retried."""
     assert two_logs.disk is not None
     path = two_logs.disk.folder() / f"{1:020}.log"
     intact = path.read_bytes()

@@ -25,7 +25,7 @@ SETTINGS = evolve(
 
 
 def differences(phase: Phase, path: Path) -> list[str]:
-    """Compact what a broker's cleaner had before it, and tell what is not as it left that."""
+    """Compact a cleaner's input, and return the differences from its output."""
     folder = path / f"{TOPIC.name}-0"
     folder.mkdir(parents=True)
     for name, data in phase.before.items():
@@ -58,5 +58,5 @@ def compared(ours: dict[str, list[object]], theirs: dict[str, list[object]]) -> 
 @as_one_test
 @pytest.mark.parametrize("phase", [phase for history in load(RECORDED) for phase in history])
 def test_what_kafka_left(phase: Phase, tmp_path: Path) -> None:
-    """The same batches in the same segments, and the same aborted transactions beside them."""
+    """The same batches in the same segments, and the same aborted transactions."""
     assert differences(phase, tmp_path) == []

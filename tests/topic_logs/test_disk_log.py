@@ -64,7 +64,7 @@ class Writer:
                 log.append(batch, SMALL, NOW_MS + number)
 
     def compare(self) -> None:
-        """Whatever is asked, both say the same."""
+        """All reads of both logs are equal."""
         log, mirror, chance = self.disk.log(), self.mirror, self.chance
         assert (log.start_offset, log.end_offset) == (mirror.start_offset, mirror.end_offset)
         assert log.last_stable_offset == mirror.last_stable_offset
@@ -104,7 +104,7 @@ def test_memory_and_disk_say_the_same(tmp_path: Path) -> None:
 @as_one_test
 @pytest.mark.parametrize("bytes_max", [0, BATCH_HEADER_BYTES, 100, 3_000, 7_000, 40_000, AHEAD_BYTES_MAX + 1])
 def test_reading_batch_by_batch(tmp_path: Path, bytes_max: int) -> None:
-    """Who goes on where the last batch ended reads what memory gives, however much at a time, and up to any offset."""
+    """Reads from the end of the last batch equal those of memory, for any size and end offset."""
     writer = Writer(Disk(tmp_path), 8)
     writer.write(200)
     log, mirror = writer.disk.log(), writer.mirror
@@ -124,7 +124,7 @@ def test_reading_batch_by_batch(tmp_path: Path, bytes_max: int) -> None:
 
 @pytest.mark.parametrize("behind", [0, 1, 3])
 def test_a_batch_and_its_header_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int) -> None:
-    """Reading one batch after the other takes one look at the file each, also beside a reader who is further behind."""
+    """Sequential reading takes one file read per batch, also with a second reader further behind."""
     disk = Disk(tmp_path)
     log, batch = disk.log(), produced(bytes(9_000))
     for _ in range(9):
@@ -164,7 +164,7 @@ def test_many_readers_of_a_segment(tmp_path: Path) -> None:
 
 
 def test_a_clean_start_reads_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was closed properly is opened by its indexes and its snapshot, however much it holds."""
+    """A cleanly closed log of any size is opened from its indexes and snapshot."""
     writer = Writer(Disk(tmp_path), 2)
     writer.write(200)
     writer.disk.restart()
@@ -181,7 +181,7 @@ def test_a_clean_start_reads_no_batches(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
 @pytest.mark.parametrize("tamper", [Path.unlink, lambda path: path.write_bytes(b"\0" * 24)], ids=["missing", "blank"])
 def test_what_is_missing_is_made_anew(tmp_path: Path, suffix: str, tamper: Callable[[Path], None]) -> None:
-    """Indexes and snapshots can be deleted while nobody has the log; also those that a broker has made too large."""
+    """Indexes and snapshots that are missing or too large, as a broker makes them, are rebuilt."""
     writer = Writer(Disk(tmp_path), 3)
     writer.write(150)
     writer.disk.logs.close()
@@ -202,7 +202,7 @@ def test_a_snapshot_with_a_changed_bit_is_damaged(tmp_path: Path) -> None:
 
 
 def test_indexes_of_an_earlier_life_are_of_no_sealed_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a sealed segment's indexes can't be written, those from before its last batches don't tell its times."""
+    """If a sealed segment's indexes can't be written, those from before its last batches are not used for its times."""
     disk = Disk(tmp_path)
     disk.log().append(produced(b"old", at_ms=NOW_MS), SMALL, NOW_MS)
     disk.restart()
@@ -220,7 +220,7 @@ def _no_room(*_: object, **__: object) -> None:
 
 
 def test_the_indexes_of_the_last_segment_are_there_after_a_kill(tmp_path: Path) -> None:
-    """A broker that goes on with a log misses none of those that it has left, and finds nothing wrong in them."""
+    """A broker that continues the log finds all its indexes, and no error in them."""
     disk = Disk(tmp_path)
     for at_ms in (NOW_MS, NOW_MS + 1):
         disk.log().append(produced(b"x" * 3_000, at_ms=at_ms), SMALL, NOW_MS)
@@ -234,7 +234,7 @@ def test_the_indexes_of_the_last_segment_are_there_after_a_kill(tmp_path: Path) 
 
 
 def test_a_repetition_is_known_after_a_restart(tmp_path: Path) -> None:
-    """The last five batches of a producer, whichever way the process ended, and whatever segments they are in."""
+    """The last five batches of a producer are known after any end of the process, in whatever segments they are."""
     disk = Disk(tmp_path)
     tiny = evolve(SMALL, segment_bytes=150)
     batches = [numbered(1, sequence) for sequence in range(7)]
@@ -278,7 +278,7 @@ def test_deleted_topics_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_a_lost_file_fails_the_log_until_it_is_back(tmp_path: Path) -> None:
-    """It is never taken for an empty one; others go on, and nothing is acknowledged meanwhile."""
+    """It never counts as empty; other logs continue, and nothing is acknowledged meanwhile."""
     disk = Disk(tmp_path)
     disk.log().append(produced(b"a"), SMALL, NOW_MS)
     disk.log(1).append(produced(b"b"), SMALL, NOW_MS)
@@ -327,7 +327,7 @@ def test_a_read_of_a_truncated_file_fails_the_log(tmp_path: Path, offset: int) -
 
 @pytest.mark.parametrize("size_bytes", [1, COPIED_BYTES])
 def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
-    """KAFKA_STORAGE_ERROR and a line; half of a batch is cut off again, and the log goes on when there is room."""
+    """KAFKA_STORAGE_ERROR and a line; a partial batch is truncated, and the log continues when there is space."""
     disk = Disk(tmp_path)
     log = disk.log()
     log.append(produced(b"a"), SMALL, NOW_MS)
@@ -349,7 +349,7 @@ def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_records_are_flushed_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so many records, or so long a time; an fsync that fails makes the log be read anew."""
+    """After a number of records or a time; a failed fsync makes the log load again."""
     flushed = []
     monkeypatch.setattr("os.fsync", flushed.append)
     disk = Disk(tmp_path)

@@ -1,4 +1,4 @@
-"""Leaders' epochs of a log are kept, told and trimmed as Kafka does, also in a directory of a real broker."""
+"""Leader epochs of a log are kept, described and truncated as in Kafka, also in a directory of a real broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serving(directory: Path) -> Iterator[tuple[ServerProcess, Client]]:
 
 
 def test_a_broker_s_epochs_are_told_as_it_told_them(tmp_path: Path) -> None:
-    """Metadata, OffsetForLeaderEpoch, ListOffsets and Fetch say of a broker's directory what the broker itself said."""
+    """Metadata, OffsetForLeaderEpoch, ListOffsets and Fetch give the broker's own responses for its directory."""
     theirs = write_directory(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.glob(f"{TOPIC}-*/{CHECKPOINT}")}
 
@@ -51,7 +51,7 @@ def test_a_broker_s_epochs_are_told_as_it_told_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("0\n3\n0 0\n")], ids=["gone", "cut"])
 def test_epochs_are_made_anew_from_the_batches(tmp_path: Path, damage: Callable[[Path], Any]) -> None:
-    """Without a sound checkpoint the batches tell the epochs in which something was written, and it is written anew."""
+    """Without a valid checkpoint, the epochs with records are rebuilt from the batches, and written again."""
     write_directory(tmp_path)
     for index, text in enumerate(("0\n3\n0 0\n2 5\n6 10\n", "0\n2\n2 7\n6 10\n")):
         path = tmp_path / f"{TOPIC}-{index}" / CHECKPOINT
@@ -70,7 +70,7 @@ EXPECTED = [value(3, number) for number in range(3)]
 
 
 def test_librdkafka_reads_on_from_a_broker_s_offset(tmp_path: Path) -> None:
-    """A group that committed on the broker, with an epoch, goes on behind that offset here."""
+    """A group that committed on the broker, with an epoch, continues behind that offset here."""
     kafka = pytest.importorskip("confluent_kafka")
     write_directory(tmp_path)
     with serving(tmp_path) as (server, _):
@@ -150,7 +150,7 @@ def test_the_list_is_trimmed(start: int, end: int, left: tuple[tuple[int, int], 
 
 
 def test_a_log_on_disk_keeps_its_epochs(tmp_path: Path) -> None:
-    """Begun, trimmed, closed or killed: the checkpoint has what the log says, and an epoch never goes back."""
+    """Begun, truncated, closed or killed: the checkpoint agrees with the log, and an epoch never decreases."""
     disk = Disk(tmp_path)
     checkpoint = disk.folder() / CHECKPOINT
     for epoch in (0, 3, 4):
@@ -169,7 +169,9 @@ def test_a_log_on_disk_keeps_its_epochs(tmp_path: Path) -> None:
 
 
 def test_an_epoch_that_could_not_be_noted_is_noted_later(tmp_path: Path) -> None:
-    """Where the checkpoint can't be written the next batch tries again; a power failure is made good by the batches."""
+    """If the checkpoint can't be written the next batch retries; after a power failure it is
+    rebuilt from the batches.
+    """
     disk = Disk(tmp_path)
     disk.log().append(produced(b"a"), DEFAULT_SETTINGS, NOW_MS)
     checkpoint = disk.folder() / CHECKPOINT

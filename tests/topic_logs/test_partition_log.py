@@ -120,7 +120,7 @@ def test_times(log: PartitionLog) -> None:
 
 
 def test_records_that_are_none(log: PartitionLog) -> None:
-    """A compressed batch is taken as it is, whatever is in it; a search by time in it says what it is."""
+    """A compressed batch is accepted unread; a search by time in it reports the error."""
     data = bytearray(produced(b"abc").data)
     data[22] |= Compression.GZIP
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
@@ -134,7 +134,7 @@ def test_records_that_are_none(log: PartitionLog) -> None:
 
 
 def test_a_full_memory_refuses_and_keeps(memory: LogMemory, log: PartitionLog) -> None:
-    """Who goes beyond the limit gets an error; what was there stays, and what is deleted makes room again."""
+    """Beyond the limit appends fail; old records stay, and deletion frees memory."""
     large = produced(b"x" * 900_000)
     with pytest.raises(RefusedBatchError) as refused:
         append_for_ever(log, large)
@@ -147,7 +147,7 @@ def test_a_full_memory_refuses_and_keeps(memory: LogMemory, log: PartitionLog) -
 
 
 def test_a_refused_producer_is_not_known() -> None:
-    """One whose first batch has no room leaves nothing behind."""
+    """A refused first batch leaves no producer state."""
     memory = LogMemory(PRODUCER_BYTES + 100)
     log = PartitionLog(memory)
     with pytest.raises(RefusedBatchError):
@@ -156,7 +156,7 @@ def test_a_refused_producer_is_not_known() -> None:
 
 
 def test_markers_have_a_reserve() -> None:
-    """A transaction can end though the memory is full, but not for ever."""
+    """A transaction can end though the memory is full, but not without bound."""
     memory = LogMemory(200_000)
     log = PartitionLog(memory)
     log.append(numbered(1, 0, is_transactional=True), SETTINGS, NOW_MS)
@@ -169,7 +169,7 @@ def test_markers_have_a_reserve() -> None:
 
 
 def test_producers_are_bounded(memory: LogMemory, log: PartitionLog) -> None:
-    """Beyond so many, the one that wrote least lately is forgotten, unless it has a transaction open."""
+    """Beyond the bound the least recent producer is dropped, unless it has an open transaction."""
     log.append(numbered(1, 0, (0, 0), is_transactional=True), SETTINGS, NOW_MS)
     for producer_id in range(1, PRODUCERS_MAX + 1):
         log.producers.reserve(producer_id)
@@ -179,7 +179,7 @@ def test_producers_are_bounded(memory: LogMemory, log: PartitionLog) -> None:
 
 
 def test_logs_of_a_deleted_topic_give_everything_back() -> None:
-    """Readers are told, and a topic of the same name starts empty."""
+    """Readers are notified, and a topic of the same name starts empty."""
     logs = TopicLogs(1 << 20)
     log = logs.log(TOPIC, 0)
     told = []
@@ -191,7 +191,7 @@ def test_logs_of_a_deleted_topic_give_everything_back() -> None:
 
 
 def test_logs_are_bounded() -> None:
-    """However many partitions are asked for, their logs fit into the memory; one too many takes no records."""
+    """The logs of any number of partitions fit into the memory; one too many accepts no records."""
     logs = TopicLogs(10 * LOG_BYTES)
     kept = [logs.log(TOPIC, index) for index in range(50)]
     assert logs.memory.used_bytes == 10 * LOG_BYTES
@@ -207,7 +207,7 @@ def test_logs_are_bounded() -> None:
 
 
 def test_the_last_stable_offset(log: PartitionLog) -> None:
-    """It is where the oldest open transaction begins, whatever ends in between, and follows the start."""
+    """It is the start of the oldest open transaction, whichever others end, and never below the log start."""
     one, two = (1, 0), (2, 0)
     log.append(produced(b"plain"), SETTINGS, NOW_MS)
     log.append(numbered(2, 0, one, is_transactional=True), SETTINGS, NOW_MS)

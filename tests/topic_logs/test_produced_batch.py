@@ -29,7 +29,7 @@ DAY_MS = 86_400_000
     ],
 )
 def test_timestamps(at_ms: int, settings: TopicLogSettings, is_taken: bool) -> None:
-    """They may lie as far from now as the topic's settings say; no time at all is fine."""
+    """They may differ from now as the topic's configs allow; a missing time is valid."""
     batch = read_produced(encoded(b"a", at_ms=at_ms))
     if is_taken:
         check_produced(batch, settings, NOW_MS)

@@ -51,7 +51,7 @@ def write(port: int, name: str) -> None:
 
 
 def answers(client: Client) -> dict[str, Any]:
-    """Return what a server says of the topic, read from many offsets on."""
+    """Return a server's responses about the topic, read from many offsets."""
     found: dict[str, Any] = {}
     for index in range(PARTITION_COUNT):
         (low, _), (high, _), (stable, _) = (list_offset(client, index, *asked) for asked in ((-2, 0), (-1, 0), (-1, 1)))
@@ -112,7 +112,7 @@ def fetch(client: Client, index: int, offset: int, isolation_level: int) -> Any:
 
 
 def begin(client: Client, port: int) -> None:
-    """Let a broker make the topic, and write to it."""
+    """Create the topic on a broker, and write to it."""
     topic = {"name": TOPIC, "num_partitions": PARTITION_COUNT, "replication_factor": 1, "assignments": []}
     ask(client, "CreateTopics", 7, {"topics": [{**topic, "configs": []}], "timeout": 10_000, "validate_only": False})
     write(port, "broker")

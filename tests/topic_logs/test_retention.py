@@ -71,7 +71,7 @@ def test_old_segments_are_full(log: PartitionLog) -> None:
 
 
 def test_deletion_outlives_a_kill(tmp_path: Path) -> None:
-    """What is gone stays gone, and the files with it."""
+    """Deleted records and their files stay deleted."""
     disk = Disk(tmp_path)
     size = fill(disk.log(), SEGMENTS_OF_TWO, 6)
     disk.log().retain(evolve(SEGMENTS_OF_TWO, retention_bytes=2 * size), NOW_MS)

@@ -142,7 +142,7 @@ def untagged(struct: Struct, values: Values) -> Values:
 
 
 def values_of(struct: Struct, entries_min: int = 0) -> st.SearchStrategy[Values]:
-    """Return a strategy for the values of a structure, with at least so many entries in its arrays."""
+    """Return a strategy for the values of a structure, with a minimum number of entries in its arrays."""
     drawn = st.fixed_dictionaries({name: _values_of_field(field, entries_min) for name, field in struct.items()})
     return drawn.map(lambda values: {name: values[name] for name in struct})  # in the order of the fields
 

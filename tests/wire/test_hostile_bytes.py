@@ -21,7 +21,7 @@ OTHER_LENGTHS = (b"\x7f\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x
 
 
 def decode(frame: bytes) -> bool:
-    """Tell whether the frame is a request; any exception but a ProtocolError gets out."""
+    """Return whether the frame is a request; exceptions other than ProtocolError propagate."""
     try:
         decode_request(frame, HOST)
     except ProtocolError:

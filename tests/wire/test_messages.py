@@ -108,7 +108,7 @@ def differences(message: Any, value: Any, path: str = "") -> list[str]:
 
 
 def made(annotation: Any, value: Any) -> Any:
-    """Make what an annotation says, a message or a part of one, of values."""
+    """Build the value of an annotation, a message or a part of one."""
     if value is None and annotation is not UUID:
         return None
     if typing.get_origin(annotation) in (UnionType, typing.Union):
@@ -399,7 +399,7 @@ ERRORS_BY_VERSION = (
 @settings(max_examples=5, phases=UNSHRUNK)
 @given(data=st.data())
 def test_error_codes_of_versions(name: str, data: st.DataObject) -> None:
-    """An error code that is newer than a version, or stands elsewhere in it, is written as the version has it."""
+    """An error code that a version lacks, or has at another place, is written in that version's form."""
     (api_key,) = (key for key, api in APIS.items() if api.name == name)
     every = every_field(response_schema, api_key)
     values = data.draw(values_of(every))

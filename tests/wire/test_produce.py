@@ -36,7 +36,7 @@ NO_ID, TOPIC_ID = UUID(int=0), UUID(int=7)
 @as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
 def test_a_view_of_a_request(version: int) -> None:
-    """It is read as its bytes are, and its records are views of the same."""
+    """It decodes like its bytes, and its records are views of it."""
     frame = request_frame(0, version, BODIES[0])
     expected = decode_request(frame, "/127.0.0.1")
     for buffer in (frame, memoryview(frame), memoryview(bytearray(frame))):
@@ -70,7 +70,7 @@ def test_whether_a_request_names_few(version: int) -> None:
 @as_one_test
 @pytest.mark.parametrize("version", [version for version in versions_of(0) if version >= 9])
 def test_tagged_fields_are_not_few(version: int) -> None:
-    """A thousand of them that nobody knows are wherever they stand no short request, whatever else it names."""
+    """A request with a thousand unknown tagged fields, anywhere, counts as long."""
     frame = request_frame(0, version, body(2, 2))
     tags = write_uvarint(1_000) + b"\x63\x00" * 1_000
     places = [place for place in range(12, len(frame)) if frame[place] == 0]
@@ -89,7 +89,7 @@ def test_tagged_fields_are_not_few(version: int) -> None:
 @as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
 def test_a_view_of_a_request_that_is_cut(version: int) -> None:
-    """It is refused with the words that are used for its bytes, and is no long work."""
+    """It is refused with the same message as its bytes, and is no long work."""
     frame = request_frame(0, version, BODIES[0])
     for size in range(2, len(frame)):
         with pytest.raises(ProtocolError) as refused:

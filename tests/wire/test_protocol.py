@@ -1,4 +1,4 @@
-"""Which requests are taken, answered without a coordinator, or refused: the behaviour of a broker of Kafka 4.4."""
+"""Accepted, directly answered and refused requests, as by a broker of Kafka 4.4."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def header(api_key: int, version: int, is_flexible: bool = False) -> bytes:
 
 
 def heartbeat_4(after_instance_id: str, before: bytes = HEARTBEAT_4[:8]) -> Any:
-    """Decode a heartbeat of version 4 whose end is given in hex."""
+    """Decode a heartbeat of version 4 with an end given in hex."""
     return decode_request(header(12, 4, True) + before + bytes.fromhex(after_instance_id), HOST)[1]
 
 
@@ -87,7 +87,7 @@ def test_unknown_api(api_key: int) -> None:
 @as_one_test
 @pytest.mark.parametrize("api_key", [key for key in VERSIONS if key != 18])
 def test_unsupported_version(api_key: int) -> None:
-    """Versions on either side of the range close the connection; the message says which there are."""
+    """Versions outside the range close the connection; the message has the supported ones."""
     first, last = VERSIONS[api_key]
     for version in (first - 1, last + 1, -32768, 32767):
         with pytest.raises(UnsupportedVersionError, match=f"{first} to {last}") as caught:
@@ -147,7 +147,7 @@ def test_null_where_none_may_be() -> None:
     ],
 )
 def test_heartbeat_endings(end: str) -> None:
-    """What a broker takes: unknown tagged fields, any negative length as null, bytes behind the end."""
+    """Accepted as by a broker: unknown tagged fields, any negative length as null, trailing bytes."""
     assert heartbeat_4(end) == Heartbeat("g", 1, "m", None)
 
 
@@ -260,7 +260,7 @@ def test_sync_group_without_protocol(change: dict[str, None]) -> None:
     ],
 )
 def test_metadata_by_id_before_version_12(version: int, expected: str) -> None:
-    """Ids can't be asked for in versions 10 and 11, though they have the field."""
+    """Topic ids are refused in versions 10 and 11, though they have the field."""
     topics = [{"name": None, "topic_id": UUID(bytes=b"\x01" * 16)}]
     sent, request = decode_request(request_frame(3, version, BODIES[3] | {"topics": topics}), HOST)
     sent.correlation_id = 7

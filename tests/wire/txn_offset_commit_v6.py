@@ -42,7 +42,7 @@ class TxnOffsetCommitRequestV6:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResultV6:
-    """What became of one partition, in version 6."""
+    """Result of one partition, in version 6."""
 
     __flexible__: ClassVar[bool] = True
     partition_index: int = field(metadata={"kafka_type": "int32"})
@@ -51,7 +51,7 @@ class PartitionResultV6:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResultV6:
-    """What became of one topic, in version 6."""
+    """Result of one topic, in version 6."""
 
     __flexible__: ClassVar[bool] = True
     topic_id: UUID | None = field(metadata={"kafka_type": "uuid"})

@@ -149,7 +149,7 @@ def find_coordinator(values: Values, version: int) -> Values:
 
 
 def join_group(values: Values, version: int) -> Values:
-    """In version 0 the session timeout is that of a rebalance as well; versions tell what the member can do."""
+    """In version 0 the session timeout is also the rebalance timeout; versions determine the member's abilities."""
     if version == 0:
         values["rebalance_timeout_ms"] = values["session_timeout_ms"]
     return values | {"requires_known_member_id": version >= 4, "supports_skip_assignment": version >= 9}
@@ -220,7 +220,7 @@ def list_config_resources(values: Values, version: int) -> Values:
 
 
 def set_all(values: Values, version: int) -> Values:
-    """AlterConfigs sets whatever it names."""
+    """AlterConfigs sets all named configs."""
     for resource in values["resources"]:
         for config in resource["configs"]:
             config["config_operation"] = 0
@@ -322,7 +322,7 @@ def produced_as_written(values: Values, version: int) -> Values:
 
 
 def fetched(values: Values, version: int) -> Values:
-    """Where records diverge, the current leader is not told; it is from version 16 on (KIP-951)."""
+    """For diverging records the current leader is omitted; it exists from version 16 on (KIP-951)."""
     for topic in values["topics"]:
         for partition in topic["partitions"]:
             partition["records"] = [partition["records"] or b""]
@@ -421,7 +421,7 @@ def described_as_written(values: Values, version: int) -> Values:
 
 
 def supported_as_written(values: Values, version: int) -> Values:
-    """A feature whose lowest level is 0 is known from version 4 on."""
+    """A feature with minimum level 0 is known from version 4 on."""
     if version == 3:
         values["supported_features"] = [f for f in values["supported_features"] if f["min_version"] > 0]
     return values

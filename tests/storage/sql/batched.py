@@ -1,4 +1,4 @@
-"""Whoever is answered by a log store that answers later, where no coordinator is."""
+"""Callbacks of a log store that answers later, without a coordinator."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ class Answers:
         self.taken.append((ticket, error))
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Nobody asks for that here."""
         raise AssertionError(f"nobody has asked whose the log is: {error!r}")
 
 
 class AnsweredStore(BatchingLogStore):
-    """A store that batches, with somebody who takes its answers."""
+    """Batching store, with a collector of its answers."""
 
     def __init__(self, store: SqlLogStore) -> None:
         super().__init__(store)

