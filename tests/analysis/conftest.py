@@ -28,6 +28,6 @@ def broker_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def broker_truth(broker_log: Path) -> dict[str, Any]:
-    """What the clients and the broker's administration client knew."""
+    """The recorded state of clients and of the broker's administration client."""
     truth: dict[str, Any] = json.loads((broker_log / "truth.json").read_text("utf-8"))
     return truth

@@ -16,7 +16,7 @@ from .recorded import recorded_server
 
 @pytest.fixture(scope="package")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the log partitions ``__consumer_offsets-N`` lie, and beside them the server's."""
+    """Folder of the log partitions ``__consumer_offsets-N`` and the server's files."""
     return tmp_path_factory.mktemp("recorded")
 
 

@@ -50,7 +50,7 @@ def log_in(module: str, mechanism: str, password: str = USERS["alice"], user: st
 
 
 def allow(bootstrap: str, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Let ``alice`` do something with a resource of this name."""
+    """Allow ``alice`` an operation on a resource."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **ADMIN})
     acl = AclBinding(kind, name, ResourcePatternType.LITERAL, "User:alice", "*", operation, AclPermissionType.ALLOW)
     admin.create_acls([acl])[acl].result(10)

@@ -135,7 +135,7 @@ class ThreeBrokers:
             node.kill()
 
     def partitions(self, topic: str = OFFSETS_TOPIC) -> dict[int, PartitionMetadata]:
-        """Return what the cluster tells of a topic's partitions: leaders, replicas and those in sync."""
+        """Return the partitions of a topic by Metadata: leaders, replicas and in-sync replicas."""
         partitions: dict[int, PartitionMetadata] = self._admin().list_topics(topic, timeout=5).topics[topic].partitions
         return partitions
 
@@ -163,7 +163,7 @@ class ThreeBrokers:
 
 
 def commit_offsets(bootstrap: str, topic: str, groups: Sequence[str], rounds: int) -> None:
-    """Let groups commit each offset up to so many, of four partitions at a time."""
+    """Commit offsets up to a number, for four partitions at a time, in each group."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.auto.commit": False}
     consumers = [Consumer({**settings, "group.id": group}) for group in groups]
     for consumer in consumers:
@@ -184,7 +184,7 @@ def _has_coordinator(consumer: Consumer, topic: str) -> bool:
 
 @contextmanager
 def committing(bootstrap: str, topic: str, groups: Sequence[str]) -> Iterator[None]:
-    """Let groups commit as long as the context lasts, whatever fails meanwhile."""
+    """Commit in groups while the context lasts, whatever fails."""
     ended = threading.Event()
 
     def commit(group: str) -> None:

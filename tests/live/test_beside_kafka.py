@@ -1,4 +1,4 @@
-"""A real broker, asked over every kind of listener, gives what lies on its disk; also if it is killed or throttles."""
+"""A real broker, read over every kind of listener, gives the contents of its disk; also when killed or throttling."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class RealBroker(KafkaProcess):
         return f"127.0.0.1:{self._ports[listener]}"
 
     def fill(self) -> None:
-        """Let groups commit, in transactions too, until compaction has something to do."""
+        """Commit in groups, also in transactions, until compaction has work."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic("orders", 4, 1)])["orders"].result(30)
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096)
@@ -197,7 +197,7 @@ def ask(cluster: KafkaCluster, api_key: int, versions: tuple[int, int], body: di
 
 
 def limit(cluster: KafkaCluster, bytes_per_s: float | None) -> None:
-    """Say how much clients may fetch that are called groupcoord; None: as much as they like."""
+    """Set the fetch quota of clients named groupcoord; None: unlimited."""
     op = {"key": "consumer_byte_rate", "value": bytes_per_s or 0.0, "remove": bytes_per_s is None}
     entry = {"entity": [{"entity_type": "client-id", "entity_name": "groupcoord"}], "ops": [op]}
     (told,) = ask(cluster, 49, (0, 1), {"entries": [entry], "validate_only": False})["entries"]
@@ -229,7 +229,7 @@ def test_a_quota_slows_down_and_leaves_nothing_out(broker: RealBroker, monkeypat
 
 
 def test_a_quota_that_lets_nothing_through_is_said(broker: RealBroker, tmp_path: Path) -> None:
-    """When patience is over, an error names the topic and says what it is."""
+    """After the timeout an error names the topic and the cause."""
     path = tmp_path / "client.properties"
     path.write_text("default.api.timeout.ms=3000\nrequest.timeout.ms=1000\n")
     with connection(ClusterAddress(broker.bootstrap)) as (cluster, _):
@@ -243,7 +243,7 @@ def test_a_quota_that_lets_nothing_through_is_said(broker: RealBroker, tmp_path:
 
 
 def test_a_partition_has_one_end_a_request(broker: RealBroker) -> None:
-    """Asked for two ends of it at once, Kafka refuses both: three ends are three requests to each broker."""
+    """Kafka refuses two lookups of a partition in one request: three take three requests to each broker."""
     both = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": stamp} for stamp in (-1, -2)]
     topics = [{"name": "orders", "partitions": both}]
     body = {"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout_ms": 1_000}
@@ -256,7 +256,7 @@ def test_a_partition_has_one_end_a_request(broker: RealBroker) -> None:
 
 
 def test_a_broker_tells_how_old_the_next_record_is(broker: RealBroker) -> None:
-    """By the record itself, behind a marker too; and how long offsets are kept that nobody uses."""
+    """By the record itself, also behind a marker; and the retention of unused offsets."""
     now_ms = int(time.time() * 1_000)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "times", "linger.ms": 100})
     producer.init_transactions(30)

@@ -1,4 +1,4 @@
-"""A Kafka client's properties file: what it says, and what is wrong with it."""
+"""Properties file of a Kafka client: settings and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scram(**more: str) -> dict[str, str]:
 
 
 def test_a_file_as_java_reads_it(tmp_path: Path) -> None:
-    """Comments, continued lines and escapes are Java's; what says nothing about connecting is left aside."""
+    """Comments, continued lines and escapes are Java's; settings without a part in connecting are ignored."""
     path = tmp_path / "client.properties"
     path.write_text(
         "# how to get in\n"
@@ -56,7 +56,7 @@ def test_quotes_in_a_password() -> None:
 
 
 def test_names_of_librdkafka() -> None:
-    """A file for librdkafka says the same by other names."""
+    """A file for librdkafka has the same settings under other names."""
     properties = ClientProperties.from_mapping(
         {
             "metadata.broker.list": "one",
@@ -111,7 +111,7 @@ def test_secrets_are_hidden() -> None:
     ],
 )
 def test_what_is_refused(properties: dict[str, str], message: str) -> None:
-    """What decides how a client connects is understood, or refused in words."""
+    """Settings about connecting are supported, or refused with a reason."""
     with pytest.raises(ConfigError) as refused:
         ClientProperties.from_mapping(properties)
 
@@ -147,7 +147,7 @@ def test_an_unsecured_token() -> None:
 
 
 def test_certificates_as_files_and_as_text(tmp_path: Path) -> None:
-    """A trusted authority and a client's own certificate make a context; what is no PEM is told."""
+    """A trusted authority and a client certificate make a context; invalid PEM is an error."""
     authority, identity = trustme.CA(), trustme.CA().issue_cert("ann@example.org")
     authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
     identity.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "ann.pem"))

@@ -1,4 +1,4 @@
-"""A cluster that isn't where somebody says."""
+"""Clusters at a wrong address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from groupcoord.analysis.live.settings import ClusterAddress
 
 
 def test_a_wrong_port_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first connection of a run gives up within seconds, in one line with the address; a later one goes on."""
+    """The first connection of a run fails within seconds, in one line with the address; a later one is retried."""
     monkeypatch.setattr(cluster, "FIRST_ANSWER_MS", 50)
 
     with pytest.raises(ClusterError) as error, connection(ClusterAddress("localhost:1"), begins_run=True):

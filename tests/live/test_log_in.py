@@ -1,4 +1,4 @@
-"""Every way to log in that is offered, against a server that asks for it; and what is said where it refuses."""
+"""All ways to log in, against a server that requires them, and the errors when it refuses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ends_of(address: ClusterAddress) -> dict[int, int]:
     ("module", "mechanism"), [(PLAIN, "PLAIN"), (SCRAM, "SCRAM-SHA-256"), (SCRAM, "SCRAM-SHA-512")]
 )
 def test_users_log_in(tmp_path: Path, module: str, mechanism: str) -> None:
-    """By PLAIN and SCRAM; a wrong password is refused in words that don't have it."""
+    """By PLAIN and SCRAM; the error of a wrong password does not contain it."""
     settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": mechanism}
     with ServerThread(topics={"orders": 2}, settings=settings, users=USERS) as server:
         assert ends_of(address_with(tmp_path, server.bootstrap, log_in(module, mechanism))) == {0: 0, 1: 0}
@@ -103,7 +103,7 @@ def test_a_server_must_be_the_one_that_its_certificate_names(tmp_path: Path, cer
 
 
 def test_a_permission_that_is_missing_is_named(tmp_path: Path) -> None:
-    """Who may describe the topic lacks READ; who may not even do that can't know that it is there."""
+    """A user with DESCRIBE on the topic lacks READ; without DESCRIBE the topic seems not to exist."""
     with ServerThread(topics={"orders": 1}, settings=WITH_ACLS, users=USERS) as server:
         alice = address_with(tmp_path, server.bootstrap, log_in(PLAIN, "PLAIN"))
         with pytest.raises(AccessError, match="topic orders: this user lacks the permission DESCRIBE"):

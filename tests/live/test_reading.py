@@ -1,4 +1,4 @@
-"""Ranges of offsets from a server: the same batches and rows as from its files, whatever happens meanwhile."""
+"""Ranges of offsets from a server: the batches and rows of its files, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_rows_are_those_of_the_files(
     cluster: KafkaCluster, patience: Patience, ranges: list[OffsetRange], of_files: Rows
 ) -> None:
-    """Every record and every marker, and the accounts tell as many bytes and batches as lie on the disk."""
+    """Each record and marker, and the same counts of bytes and batches as on the disk."""
     rows = rows_of(cluster, patience, *ranges)
     accounts, accounts_of_files = ([row for row in found if row["kind"] == "read"] for found in (rows, of_files))
 
@@ -125,7 +125,7 @@ def test_long_logs_are_cut_by_what_lies_in_them(
 def test_what_goes_wrong_for_a_while_is_tried_again(
     server: ServerThread, cluster: KafkaCluster, patience: Patience, ranges: list[OffsetRange], of_files: Rows
 ) -> None:
-    """Leaders that moved, connections that break, brokers that know nothing as yet: not a row is lost or told twice."""
+    """Moved leaders, broken connections, brokers without metadata: no row is lost or repeated."""
     for error in ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_ID", "KAFKA_STORAGE_ERROR"):
         server.fail_next("Fetch", error, times=2)
     server.disconnect_next("Fetch", times=2, after=True)
@@ -160,14 +160,14 @@ def test_leaders_change_in_mid_read(patience: Patience, monkeypatch: pytest.Monk
 
 
 def test_what_does_not_end_is_said(server: ServerThread, cluster: KafkaCluster, ranges: list[OffsetRange]) -> None:
-    """When patience is over, an error says which topic and what it was."""
+    """After the timeout an error names the topic and the cause."""
     server.fail_next("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
     with pytest.raises(TransientClusterError, match="topic recorded: NOT_LEADER_OR_FOLLOWER"):
         rows_of(cluster, Patience(50, 10), ranges[0])
 
 
 class LyingCluster:
-    """Gives the first batch, whatever it is asked for."""
+    """Returns the first batch for every request."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
@@ -203,7 +203,7 @@ def orders(patience: Patience) -> Iterator[tuple[ServerThread, KafkaCluster, Off
 def test_what_is_deleted_before_it_is_read_is_told(
     orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience
 ) -> None:
-    """A row says which offsets are gone, and reading goes on behind them."""
+    """A row has the deleted offsets, and reading continues behind them."""
     server, cluster, whole = orders
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     for future in admin.delete_records([ConfluentPartition("orders", 0, 12)]).values():
@@ -219,7 +219,7 @@ def test_what_is_deleted_before_it_is_read_is_told(
 
 
 def test_a_log_that_was_cut_is_told(orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience) -> None:
-    """Where the log ends before what was planned, nothing is passed over."""
+    """Where the log ends before the planned offset, nothing is skipped."""
     _, cluster, whole = orders
     with pytest.raises(LogCutError, match="orders-0 ends at offset 30, and offset 39 was there before: it was cut"):
         rows_of(cluster, patience, evolve(whole, start=35, end=40))
@@ -228,7 +228,7 @@ def test_a_log_that_was_cut_is_told(orders: tuple[ServerThread, KafkaCluster, Of
 def test_a_broker_that_gives_what_nobody_asked_for(
     orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience
 ) -> None:
-    """Reading ends with an error, rather than going on for ever."""
+    """Reading ends with an error instead of repeating without end."""
     _, cluster, whole = orders
     with pytest.raises(ClusterError, match="@5: the broker gives only what lies before"):
         rows_of(cast(KafkaCluster, LyingCluster(cluster)), patience, evolve(whole, start=5, is_first=False))
@@ -241,7 +241,7 @@ def test_a_broker_that_throttles(
     told_ms: int,
     waited_s: float,
 ) -> None:
-    """It is given the time that it wants, but no more than a request may take."""
+    """The wait that it requests is kept, within the request's timeout."""
     _, cluster, whole = orders
     waits: list[float] = []
     cluster.metadata(["orders"])
@@ -283,7 +283,7 @@ def test_a_server_that_comes_back(orders: tuple[ServerThread, KafkaCluster, Offs
 
 
 def test_ends_take_three_requests_to_each_broker(patience: Patience) -> None:
-    """However many partitions there are; all brokers are asked at once."""
+    """For any number of partitions; all brokers at once."""
     with ServerThread(topics={"orders": 30, "bills": 30}, nodes=3) as server, closing_cluster(server) as cluster:
         ends = list_ends(cluster, patience, ["orders", "bills"], lambda: 5)
         asked = Counter(one.node_id for one in server.requests if one.api == "ListOffsets")
@@ -295,11 +295,7 @@ def test_ends_take_three_requests_to_each_broker(patience: Patience) -> None:
 
 
 class CountedWaits:
-    """A clock that goes on by what is waited for alone.
-
-    Attributes:
-        waited_s: how long that was.
-    """
+    """Clock that advances by waits only. Attributes: waited_s: the sum of waits."""
 
     def __init__(self) -> None:
         self.waited_s = 0.0
@@ -341,7 +337,7 @@ def test_a_partition_without_a_leader_delays_no_other() -> None:
 
 
 def test_a_log_without_a_leader_is_read_once_it_has_one() -> None:
-    """A tail goes on with the other partitions, and then from where it was."""
+    """A tail continues with the other partitions, and later from its last offset."""
     looks = []
     with ServerThread(topics={"orders": 2}, nodes=2) as server:
         address = ClusterAddress(server.bootstrap)
@@ -368,7 +364,7 @@ def test_a_log_without_a_leader_is_read_once_it_has_one() -> None:
 
 
 def test_a_leader_that_does_not_answer_delays_others_by_two_seconds() -> None:
-    """One that refuses, and one whose connection breaks: it may only be about to be replaced."""
+    """A refusal or a broken connection may only precede a new leader."""
     with ServerThread(topics={"orders": 2}, nodes=2) as server, closing_cluster(server) as cluster:
         for fault in (
             lambda: server.fail_next("ListOffsets", "NOT_LEADER_OR_FOLLOWER", times=None, node=2),
@@ -383,7 +379,7 @@ def test_a_leader_that_does_not_answer_delays_others_by_two_seconds() -> None:
 
 
 def test_topics_and_partitions_that_are_not_there(cluster: KafkaCluster, patience: Patience) -> None:
-    """Their names are told, and nothing is created by the question."""
+    """Their names are reported, and the request creates nothing."""
     with pytest.raises(InputError, match="no topic nothing"):
         topic_ends(cluster, patience, "nothing")
     with pytest.raises(InputError, match="topic recorded has no partition 99"):
@@ -394,7 +390,7 @@ def test_topics_and_partitions_that_are_not_there(cluster: KafkaCluster, patienc
 
 
 def test_ends_of_topics(orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience) -> None:
-    """Where each partition begins and ends, also up to the first open transaction; what isn't there is told."""
+    """Start and end of each partition, also the last stable offset; missing ones are reported."""
     server, cluster, _ = orders
     producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "t"})
     producer.init_transactions()

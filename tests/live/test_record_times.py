@@ -1,4 +1,4 @@
-"""How old the next record is, by the record: found behind markers and in compressed batches, or not told at all."""
+"""Age of the next record by its timestamp, found behind markers and in compressed batches, or unknown."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_next_record_is_found(
 
 
 def test_what_may_not_be_read_is_not_told(server: ServerThread, cluster: KafkaCluster) -> None:
-    """Without READ on the topic, and while nobody answers, lag goes by other means."""
+    """Without READ on the topic, or without a response, lag in time falls back to other sources."""
     for error in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         with server.fail_next("Fetch", error.name, times=None):
             assert next_record_ms(cluster, Patience(50, 10), ORDERS, 0, END) is None

@@ -16,7 +16,7 @@ LOGIN = {"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT"}
 
 
 def test_a_file_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the file does not set the environment may; the address given wins over both, and holds no secret."""
+    """Environment variables fill in what the file lacks; the given address takes precedence, and contains no secret."""
     monkeypatch.setenv("KAFKA_CLIENT_SASL_JAAS_CONFIG", f"{PLAIN} required username=alice password=secret;")
     monkeypatch.setenv("KAFKA_CLIENT_CLIENT_ID", "of-the-environment")
     monkeypatch.chdir(tmp_path)
@@ -68,7 +68,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
 
 def test_settings_of_consumers_are_passed_over_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    """What doesn't say how to connect does no harm."""
+    """Settings without a part in connecting are ignored, with a line that names them."""
     with caplog.at_level(logging.WARNING):
         assert not client_settings({"bootstrap.servers": "a:1", "group.id": "g"}).properties.uses_sasl
 

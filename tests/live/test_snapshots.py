@@ -1,4 +1,4 @@
-"""All groups of a cluster at one moment; and whatever is not told is said."""
+"""All groups of a cluster at one moment, with missing parts reported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Disturbed(KafkaCluster):
 
 
 def test_missing_permissions_are_named(tmp_path: Path) -> None:
-    """Groups are left out without DESCRIBE on the cluster, offsets without it on the topic: both is said."""
+    """Without DESCRIBE on the cluster groups are omitted, without it on the topic offsets; both are reported."""
     with ServerThread(topics={"orders": 1}, settings=WITH_ACLS, users=USERS) as server:
         commit(server.bootstrap, "billing", "audit", login=ADMIN)
         cluster = KafkaCluster(address_with(tmp_path, server.bootstrap, log_in(PLAIN, "PLAIN")).settings())
@@ -92,7 +92,7 @@ def test_missing_permissions_are_named(tmp_path: Path) -> None:
 
 
 def test_a_group_that_goes_between_two_requests_is_said() -> None:
-    """It was listed, and is gone when it is described: a problem, and no group."""
+    """It was listed, and does not exist when described: reported as a problem."""
     with ServerThread(topics={"orders": 1}) as server:
         commit(server.bootstrap, "billing", "audit")
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
@@ -106,7 +106,7 @@ def test_a_group_that_goes_between_two_requests_is_said() -> None:
 
 
 def test_a_coordinator_may_move_meanwhile() -> None:
-    """A group that another node coordinates as soon as it was listed is asked for again."""
+    """A group that moves to another node after it was listed is requested again."""
     with ServerThread(topics={"orders": 1}, nodes=2) as server:
         commit(server.bootstrap, "billing")
         cluster = Disturbed(server.bootstrap, lambda: server.move_coordinator("billing"))
@@ -119,7 +119,7 @@ def test_a_coordinator_may_move_meanwhile() -> None:
 
 
 def test_a_group_without_a_coordinator_is_missing_and_not_gone() -> None:
-    """Nobody lists it: if nobody coordinates it either, that is said; if somebody does, it doesn't exist any more."""
+    """An unlisted group without a coordinator is reported as missing; with one, it does not exist."""
     with ServerThread(topics={"orders": 1}) as server:
         cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
         server.fail_next("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=None)
@@ -159,7 +159,7 @@ def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
 
 
 def test_share_groups_have_rows() -> None:
-    """Their start offsets, the lag that their coordinator tells, and a member that reads the partition."""
+    """Their start offsets, the coordinator's lag, and a member that reads the partition."""
     with ServerThread(topics={"jobs": 2}, settings=GROUPS_AT_ONCE) as server:
         server.produce("jobs", [b"%d" % number for number in range(5)], partition=0)
         admin = AdminClient({"bootstrap.servers": server.bootstrap})

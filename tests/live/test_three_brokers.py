@@ -1,4 +1,4 @@
-"""A real cluster of three brokers whose leaders change while it is read: nothing is left out, nothing comes twice."""
+"""Real cluster of three brokers with changing leaders during reads: nothing is omitted or repeated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
 
 
 class LeaderChanges:
-    """What happens to the leader of a partition while that is read: it dies, or an earlier one is back and leads."""
+    """Changes of the leader of a partition during a read: it dies, or a former one is back and leads."""
 
     def __init__(self, brokers: ThreeBrokers) -> None:
         self._brokers = brokers
@@ -115,7 +115,7 @@ def test_leaders_change_in_mid_read(brokers: ThreeBrokers, monkeypatch: pytest.M
 
 
 def test_ends_are_told_while_a_broker_is_gone(brokers: ThreeBrokers) -> None:
-    """Those of the other brokers at once, and every partition's as soon as others lead what it led."""
+    """Those of the other brokers at once, and all others when their partitions have new leaders."""
     with connection(ClusterAddress(brokers.bootstrap)) as (cluster, patience):
 
         def ends() -> dict[int | None, int | None]:
@@ -136,7 +136,7 @@ def test_ends_are_told_while_a_broker_is_gone(brokers: ThreeBrokers) -> None:
 
 
 def test_a_partition_that_lives_on_a_dead_broker_alone_is_unknown(brokers: ThreeBrokers) -> None:
-    """It has no leader until that broker is back; the table of lag shows the others of its topic meanwhile."""
+    """It has no leader until that broker returns; the lag table has the topic's other partitions meanwhile."""
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
     admin.create_topics([NewTopic("alone", 3, 1)])["alone"].result(60)
     consumer = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": "alone", "enable.auto.commit": False})

@@ -1,4 +1,4 @@
-"""Programs beside the test, which are killed or told to end."""
+"""Programs started by tests, which are killed or ended."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ LINE_TIMEOUT_S = 600.0
 
 
 class Process:
-    """A Python program that prints a line for everything that it has done.
-
-    Attributes:
-        process: it.
-        said: all lines up to now.
-    """
+    """Python program that prints a line per step. Attributes: process: the process. said: all lines so far."""
 
     def __init__(self, program: str, *words: str) -> None:
         self.process = subprocess.Popen(

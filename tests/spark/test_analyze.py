@@ -40,7 +40,7 @@ class Analyzed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
-    """A run over the log of a broker, with a torn tail, into a folder whose name has a pattern's characters in it."""
+    """Run over a broker's log with a torn tail, into a folder whose name contains pattern characters."""
     folder = tmp_path_factory.mktemp("analyzed") / "results [1]"
     torn = tmp_path_factory.mktemp("torn") / "__consumer_offsets-5" / f"{0:020d}.log"
     torn.parent.mkdir()
@@ -58,7 +58,7 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
 
 @pytest.mark.slow
 def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
-    """Every table is there with as many rows as the summary says, the large ones by log partition."""
+    """Each table has the rows that the summary counts; large ones are divided by log partition."""
     found = {path.name: path for path in (analyzed.folder / "tables").iterdir()}
 
     assert set(found) == set(TABLES) == set(analyzed.summary["tables"])
@@ -72,7 +72,9 @@ def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_commits_are_those_of_the_function(analyzed: Analyzed, spark: SparkSession, broker_records: DataFrame) -> None:
-    """What workers write as they decode, and Spark adds of transactions, is what ``commits`` makes of the records."""
+    """Commits that workers write while decoding, completed by Spark for transactions, equal
+    ``commits`` of the records.
+    """
     escaped = str(analyzed.folder / "tables" / "commits").replace("[", "\\[").replace("]", "\\]")
     expected = pipeline.commits(broker_records)
     written = spark.read.schema(expected.schema).parquet(escaped).select(*expected.columns)
@@ -117,7 +119,7 @@ def test_every_step_begins(analyzed: Analyzed) -> None:
 
 @pytest.mark.slow
 def test_consumer_groups_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    """Who was fenced and slow, and what assignors moved without need; coordinators agree with all of it."""
+    """Fenced and slow members, and unnecessary moves of assignors; coordinators agree with all of it."""
     log = write_story(tmp_path / "log", crew)
     report = Pipeline(SparkEngine(spark), [log], tmp_path / "out", verifies=True).run()
 
@@ -173,7 +175,7 @@ def test_where_spark_can_not_write_is_told(spark: SparkSession, broker_log: Path
 
 
 def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Java the command says so in one line."""
+    """Without Java the command fails with one line."""
 
     def no_session(*_: object, **__: object) -> SparkSession:
         raise JavaNotFoundError("Spark needs Java 17 or newer, and there is no java in the path")
@@ -204,7 +206,7 @@ def test_the_compiler_goes_by_the_size_of_the_logs(
 
 
 def test_failures_of_spark_are_one_line(spark: SparkSession) -> None:
-    """What fails inside Spark is told by its cause, and a session that ran before goes on."""
+    """A failure inside Spark is reported by its cause, and an existing session continues."""
     with (
         pytest.raises(SparkFailedError, match=r"^Spark failed: .*PATH_NOT_FOUND") as caught,
         one_run("local", "1g", {}),

@@ -97,7 +97,7 @@ def _ranges(task: InputPartition) -> list[tuple[int, int, int]]:
 
 
 def test_lag_goes_by_the_next_record(spark: SparkSession) -> None:
-    """One look at the ends is enough to tell lag as time where the topics may be read."""
+    """One lookup of end offsets gives lag in time if the topics are readable."""
     now_ms = SystemClock().now_ms()
     with ServerThread(topics={"orders": 2}) as server:
         producer = Producer({"bootstrap.servers": server.bootstrap})
@@ -175,7 +175,7 @@ def test_nothing_that_a_run_leaves_has_a_secret(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_read_is_refused(spark: SparkSession, server: ServerThread) -> None:
-    """A topic that isn't there or holds nothing, options that nobody knows, and secrets, which plans would show."""
+    """Missing or empty topics, unknown options, and secrets, which plans would show."""
     with pytest.raises(pipeline.InputError, match="no topic nowhere"):
         pipeline.read_cluster(spark, server.bootstrap, topic="nowhere")
     with pytest.raises(pipeline.InputError, match="topic __consumer_offsets of the cluster holds no records"):

@@ -22,7 +22,7 @@ def test_code_runs_as_printed(spark: SparkSession, page: Path, least: int) -> No
 
 
 def test_every_public_name_is_on_the_page() -> None:
-    """What the package exports is described."""
+    """All exports of the package are documented."""
     text = PAGE.read_text("utf-8")
 
     assert not [name for name in groupcoord.spark.__all__ if not re.search(rf"\b{name}\b", text)]

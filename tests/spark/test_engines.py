@@ -72,7 +72,7 @@ def check_same_rows(one: pa.Table, other: pa.Table, name: str) -> None:
 
 
 def rounded(value: Any) -> Any:
-    """Return figures whose sums may have been made in another order."""
+    """Return figures rounded, since sums may be in another order."""
     if isinstance(value, float):
         return round(value, 9)
     if isinstance(value, dict):
@@ -87,7 +87,7 @@ def write_ends(folder: Path) -> Path:
 
 
 def test_tables_of_offsets_are_the_same(broker_records: DataFrame, broker_log: Path, tmp_path: Path) -> None:
-    """What is told of a real broker's commits, transactions among them; the slow tests compare everything."""
+    """A real broker's commits, also in transactions; the slow tests compare everything."""
     Pipeline(LocalEngine(), [broker_log], tmp_path).run()
     for name, make in OF_RECORDS.items():
         check_same_rows(arrow(make(broker_records)), read_table(tmp_path, name), name)
@@ -155,7 +155,7 @@ def dawdle(story: Story) -> None:
 
 
 def write_every_trouble(folder: Path) -> None:
-    """Write a log of which every kind of anomaly is told."""
+    """Write a log with every kind of anomaly."""
     write_troubled(folder)
     log = Log(folder, 1)
     for step in range(700):

@@ -1,4 +1,4 @@
-"""The tables about groups on Spark: those of the fold, and what they say of a small log that was made for it."""
+"""Group tables on Spark: those of the fold, and their content for a small log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.mark.slow
 def test_a_new_leader_epoch_explains_a_rebalance(spark: SparkSession, tmp_path: Path) -> None:
-    """Batches tell who led the log partition; where nothing else changed, that is the cause, and not for sure."""
+    """Batches have the leader epoch; without another change, that is the probable cause."""
     log = Log(tmp_path).generation(1_000, "g", 1, a1=[0]).generation(2_000, "g", 2, a1=[0])
     log.leader_epoch = 1
     log.generation(3_000, "g", 3, a1=[0])
@@ -50,7 +50,7 @@ def test_a_new_leader_epoch_explains_a_rebalance(spark: SparkSession, tmp_path: 
 
 
 def told_without_spark(folder: Path) -> list[str]:
-    """Return the history of every group as the pure reading of the files tells it, in a form that can be compared."""
+    """Return the history of every group from reading the files without Spark, in comparable form."""
     rows = [{"group_id": row.group_id, row.kind: row.values} for row in rows_of_logs(folder)]
     return sorted(json.dumps(row, default=bytes.hex, sort_keys=True) for row in rows)
 
@@ -77,9 +77,8 @@ def test_the_history_is_the_same_without_spark(
 
 
 def test_groups_of_a_broker(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
-    """The groups of a log partition, with what the fold alone can't tell: when they last committed.
-
-    Coordinators that load it, and a log with consumer groups, find all as the tables do.
+    """All groups of a log partition, with their last commits, which the fold alone lacks. Coordinators that load it,
+    and a log with consumer groups, agree with the tables.
     """
     story = write_story(tmp_path / "story", crew, moving) / "__consumer_offsets-0"
     shutil.move(story, tmp_path / "__consumer_offsets-5")
@@ -123,7 +122,7 @@ def test_differences_are_told(troubled: tuple[DataFrame, DataFrame]) -> None:
 
 @pytest.mark.slow
 def test_a_forged_log_of_a_consumer_group_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
-    """One record less, or one that says something else, and the coordinator finds the group otherwise."""
+    """With one record removed or changed, the coordinator's group differs."""
     records = pipeline.read_log(spark, write_story(tmp_path, crew)).cache()
     history = pipeline.history(records).cache()
     assert pipeline.verify(records, history=history).collect() == []

@@ -1,4 +1,4 @@
-"""Signals to ``groupcoord analyze``: a status, nothing of what Java and its bridge have to say, nothing left behind."""
+"""Signals to ``groupcoord analyze``: exit status, no output of Java and its bridge, no files left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_quiet(text: str) -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_while_java_starts(tmp_path: Path, broker_log: Path, number: signal.Signals, status: int) -> None:
-    """It ends with Java, and with the files that were made for the start."""
+    """It ends with Java, and removes the files of the start."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     words = ("analyze", str(broker_log), "--engine", "spark", "--out", str(tmp_path / "out"))

@@ -1,4 +1,4 @@
-"""The table of lag: that all it is told from comes together."""
+"""Lag table from all of its sources."""
 
 from __future__ import annotations
 

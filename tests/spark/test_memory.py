@@ -52,7 +52,7 @@ def worker_peak_bytes(pid: int) -> int:
 
 
 def verify_hot_log(spark: SparkSession, folder: Path, hot_records: int) -> int:
-    """Verify a log whose hot group has ``hot_records`` records; return the peak resident set of a worker, in bytes."""
+    """Verify a log with a group of ``hot_records`` records; return a worker's peak resident set in bytes."""
     write_log(folder, records=hot_records * (HOT_WEIGHT + GROUPS - 1) // HOT_WEIGHT, partitions=1, groups=GROUPS)
     with largest_worker() as peak_bytes:
         assert pipeline.verify(pipeline.read_log(spark, folder)).collect() == []

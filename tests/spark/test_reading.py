@@ -1,4 +1,4 @@
-"""Logs are found and read wherever they are, and what can't be read is said clearly."""
+"""Logs are found and read at any path, and unreadable ones are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTITION_BYTES = 225_228
 
 
 def same(first: DataFrame, second: DataFrame) -> bool:
-    """Tell whether two small tables hold the same rows, their order aside."""
+    """Return whether two small tables have the same rows in any order."""
     return sorted(map(repr, first.collect())) == sorted(map(repr, second.collect()))
 
 
@@ -64,7 +64,7 @@ def test_timestamps(spark: SparkSession, broker_log: Path) -> None:
 
 
 def test_a_pattern_a_folder_and_a_file_are_paths(spark: SparkSession, broker_log: Path) -> None:
-    """Everything that stands for segments is read, log partitions that are not asked for are not."""
+    """All segments are read, and only the selected log partitions."""
     folder = broker_log / "__consumer_offsets-6"
     (file,) = folder.glob("*.log")
     counts = [
@@ -132,7 +132,7 @@ def test_messages_give_the_same_rows(
 
 
 def test_excluded_groups_have_no_rows(spark: SparkSession, broker_log: Path, broker_records: DataFrame) -> None:
-    """Groups whose whole name matches are in no row, whichever way these are read; all other rows are there."""
+    """Groups whose whole name matches have no rows, in every way of reading; all other rows are present."""
     left_out = ["small-.*", "transactional"]
     is_left = "coalesce(group_id not rlike '^(small-.*|transactional)$', true)"
     wanted = broker_records.where(is_left)
@@ -170,7 +170,7 @@ def test_messages_need_their_columns(spark: SparkSession) -> None:
 
 
 def test_corrupt_bytes_become_rows(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
-    """File, position and reason of what is damaged are told, and all the rest is read."""
+    """File, position and reason of the damage are reported, and the rest is read."""
     folder = tmp_path / "__consumer_offsets-4"
     shutil.copytree(broker_log / folder.name, folder)
     (path,) = folder.glob("*.log")
@@ -187,7 +187,7 @@ def test_corrupt_bytes_become_rows(spark: SparkSession, broker_log: Path, tmp_pa
 
 
 def test_wrong_paths_are_told(spark: SparkSession, tmp_path: Path, broker_log: Path) -> None:
-    """What does not exist, holds no logs or is empty is an error before Spark starts anything."""
+    """Missing paths, paths without logs and empty ones are errors before Spark starts."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "__consumer_offsets-3").mkdir()
     (tmp_path / "__consumer_offsets-3" / f"{0:020d}.log").touch()
@@ -238,7 +238,7 @@ class NoCredentialsError(Exception):
 def test_what_a_file_system_raises_is_told(
     broker_log: Path, tmp_path: Path, raised: Exception, told: str, method: str
 ) -> None:
-    """Whatever it is and whenever it comes, for logs and results alike: one line with the URL in front of it."""
+    """Any error at any time, for logs and results alike, is one line that begins with the URL."""
 
     def refuse(*_: object, **__: object) -> None:
         raise raised
@@ -284,7 +284,7 @@ def test_wrong_options_of_the_format_are_told(
 
 
 def test_tables_of_groups_are_no_streams(spark: SparkSession, broker_log: Path) -> None:
-    """They need whole log partitions, so a stream of one fails with an error that says so."""
+    """They need whole log partitions, so a stream of one fails with an explanation."""
     stream = spark.readStream.format("groupcoord").option("table", "rebalances").load(str(broker_log))
     with pytest.raises(Exception, match="rebalances can't be read as a stream"):
         stream.writeStream.format("memory").queryName("rebalances").start().awaitTermination()

@@ -1,4 +1,4 @@
-"""A session starts on the Java that there is, or says what is missing."""
+"""Sessions start on the installed Java, or report what is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = "{} {}".format(*sys.version_info[:2])
 
 
 def fake_java(folder: Path, version: str) -> Path:
-    """Write a program that tells its version as Java does; return its home."""
+    """Write a program that prints its version like Java; return its home."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-01' >&2\n")
@@ -44,7 +44,7 @@ def test_a_running_session_is_used(spark: SparkSession) -> None:
     ],
 )
 def test_an_interpreter_that_does_not_match_is_told(tmp_path: Path, told: str, problem: str) -> None:
-    """Which Python workers run, what is wrong with it, and what to set, in one line, before anything is registered."""
+    """One line has the workers' interpreter, its problem and the setting, before anything is registered."""
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\necho {told}\n")
     program.chmod(0o755)
@@ -60,12 +60,12 @@ def test_an_interpreter_that_does_not_match_is_told(tmp_path: Path, told: str, p
 
 
 def test_only_public_names_are_listed() -> None:
-    """Whoever looks around finds the functions, not the modules that they are in."""
+    """``dir`` lists the functions, not their modules."""
     assert dir(pipeline) == sorted(pipeline.__all__)
 
 
 def test_wrong_compilers_are_refused() -> None:
-    """Java has two; any other is told with these."""
+    """Java has two; any other is an error that lists them."""
     with pytest.raises(pipeline.PipelineError, match=r"^there is no compiler c3; there are c1, c2$"):
         pipeline.session(compiler="c3")  # type: ignore[arg-type]
 
@@ -94,7 +94,7 @@ def test_the_java_of_the_environment_comes_first(tmp_path: Path, monkeypatch: py
 
 
 def test_the_wheel_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Where Java is too old the wheel's is taken, behind a wrapper that drops what it lacks, and a warning says so."""
+    """Where Java is too old the wheel's is used, behind a wrapper that drops unsupported options, with a warning."""
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, "11.0.2")))
     packaged = packaged_java()
     assert packaged is not None

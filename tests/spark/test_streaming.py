@@ -71,7 +71,7 @@ print(len(writes), "micro-batches")
 
 @pytest.mark.slow
 def test_a_query_that_is_killed_counts_every_commit_once(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
-    """Started again it repeats the micro-batch and goes on, and the counts are those of one reading."""
+    """A restart repeats the micro-batch and continues, and the counts equal those of one reading."""
     (query,) = [block.code for block in blocks(DOCS / "spark.md", "python") if "def count_commits" in block.code]
     log = broker_log / "__consumer_offsets-3"
     words = (query, str(log), str(tmp_path / "out"))
@@ -103,7 +103,7 @@ def test_messages_of_another_stream(spark: SparkSession, broker_log: Path, tmp_p
 
 
 def test_an_older_spark_is_refused(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Spark's Python sources don't bound micro-batches, the error names the option and the version needed."""
+    """Where Spark's Python sources don't bound micro-batches, the error has the option and the needed version."""
     monkeypatch.setattr("groupcoord.spark.reading.find_spec", lambda _: None)
     with pytest.raises(pipeline.InputError, match=r"max_bytes needs PySpark 4\.2 or newer; this is \d"):
         pipeline.read_log_stream(spark, tmp_path, max_bytes=1)

@@ -69,7 +69,7 @@ def test_tables_of_offsets_need_few_columns(broker_records: DataFrame, spark: Sp
 
 
 def test_timestamps_are_those_of_arrow(spark: SparkSession) -> None:
-    """Whether Spark or a worker writes a table: moments have the same timestamp, also at the ends of the calendar."""
+    """Whether Spark or a worker writes a table: the timestamps are equal, also at the ends of the calendar."""
     moments = [0, 1_700_000_000_123, LATEST_MS, None, -1, LATEST_MS + 1, 2**63 - 1]
     table = spark.createDataFrame([(moment, 5) for moment in moments], "started_ms long, took_ms long")
     found = pipeline.with_times(table)

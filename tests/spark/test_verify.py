@@ -51,7 +51,7 @@ def marker(log_offset: int, group_id: str, producer_id: int, *, committed: bool)
 
 
 def answers(rows: Iterable[dict[str, Any]], batch_rows: int = 3) -> dict[tuple[str, str | int | None], Any]:
-    """Return what the coordinator says: records of a group, and its offsets by partition."""
+    """Return the coordinator's state: records of a group, and its offsets by partition."""
     batches = pa.Table.from_pylist(list(rows), SCHEMA).to_batches(batch_rows)
     found: dict[tuple[str, str | int | None], Any] = {}
     for batch in replay_batches(batches):
@@ -131,9 +131,8 @@ def test_a_hot_group_is_streamed() -> None:
 
 
 def test_of_each_partition_the_last_commit_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
-    """And its last tombstone, and all of transactions: the answers are those of the whole log.
-
-    A group all of whose offsets are gone is still there until its own tombstone comes.
+    """With its last tombstone, and all of transactions: the responses are those of the whole log. A group without
+    offsets exists until its own tombstone.
     """
     log = Log(tmp_path)
     for offset in range(9):

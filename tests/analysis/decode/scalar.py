@@ -18,7 +18,7 @@ EMPTY: Row = dict.fromkeys(RECORDS.names)
 
 
 def scalar_row(key: bytes | None, value: bytes | None, *, is_control: bool = False) -> Row:
-    """Return what key and value tell; ``problem`` is only whether there is one."""
+    """Return the row of a key and value; ``problem`` is only whether there is one."""
     row = EMPTY | {
         "kind": "control" if is_control else "record",
         "tombstone": value is None,
@@ -70,7 +70,7 @@ def control_fields(key: bytes, value: bytes | None) -> Row:
 
 
 def has_strange_version(record_type: RecordType, value: bytes | None) -> bool:
-    """Tell whether a value has no version, or one that nobody knows yet."""
+    """Return whether a value has no version or an unknown one."""
     newest = 4 if record_type is RecordType.GROUP_METADATA else 0
     return value is not None and (len(value) < 2 or not 0 <= int.from_bytes(value[:2], "big", signed=True) <= newest)
 

@@ -1,4 +1,4 @@
-"""Files are found, cut and read, and what happens to them meanwhile is told."""
+"""Log files: found, divided into ranges and read, with changes meanwhile reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_file_that_is_gone_is_told(broker_log: Path, tmp_path: Path) -> None:
 
 
 def test_what_compaction_left_is_told(broker_log: Path, tmp_path: Path) -> None:
-    """A file that an interrupted compaction wrote is a row that says so; it is not read."""
+    """A file of an interrupted compaction is reported in a row, and not read."""
     shutil.copytree(broker_log / "__consumer_offsets-4", tmp_path / "__consumer_offsets-4")
     (segment,) = (tmp_path / "__consumer_offsets-4").glob("*.log")
     shutil.copy(segment, segment.with_suffix(".log.swap"))
@@ -62,7 +62,7 @@ def test_files_are_cut_into_tasks(broker_log: Path) -> None:
 
 
 class Waiting(AsyncFileSystem):
-    """Five log partitions in a store that answers for a folder when all folders have been asked for."""
+    """Store with five log partitions that answers for a folder when all folders were requested."""
 
     protocol = "waiting"
     async_impl = True
@@ -93,7 +93,7 @@ def test_folders_are_listed_side_by_side() -> None:
 
 
 def test_of_several_directories_some_may_have_no_log_partitions(broker_log: Path, tmp_path: Path) -> None:
-    """Such as those of workers, of whom one coordinates all groups; none has any: the first is told."""
+    """For instance those of workers with one coordinator; if none has any, the first is reported."""
     for name in ("empty", "also"):
         (tmp_path / name).mkdir()
     assert find_segments([tmp_path / "empty", broker_log, tmp_path / "also"]) == find_segments([broker_log])

@@ -1,4 +1,4 @@
-"""Folders that were looked into before: only what can have changed is asked for, and every change is found."""
+"""Folders read before: only possible changes are looked up, and each change is found."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def segment(folder: Path, base_offset: int, size_bytes: int = 10) -> Path:
 
 
 def settle(folder: Path, changes: int = 0) -> None:
-    """Let all in a folder, and itself, have been changed for the last time long ago, a little later each time."""
+    """Set the modification times of a folder and its files far back, in ascending order."""
     for path in (folder, *folder.glob("*/")):
         os.utime(path, ns=(LONG_AGO_NS, LONG_AGO_NS + changes))
 
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Give what the system is asked for: folders' contents and the states of files."""
+    """Count the system calls: listings of folders and states of files."""
     asked: list[str] = []
     scandir, stat = os.scandir, os.stat
     with monkeypatch.context() as patched:
@@ -66,7 +66,7 @@ def test_a_look_again_asks_for_what_can_have_grown(tmp_path: Path, monkeypatch: 
 
 
 def test_every_change_is_found(tmp_path: Path) -> None:
-    """Whatever a broker does to its log directory, a look again finds what a first look finds."""
+    """After any change of a log directory by a broker, a second look equals a first one."""
     first = tmp_path / "__consumer_offsets-1"
     segments = [segment(first, base_offset) for base_offset in (0, 10, 20)]
     folders = Folders()
@@ -110,7 +110,7 @@ def test_every_change_is_found(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_has_just_changed_is_listed_again(tmp_path: Path) -> None:
-    """Two changes that the file system's clock can't tell apart are both found."""
+    """Two changes within the resolution of the file system's clock are both found."""
     folder = tmp_path / "__consumer_offsets-1"
     segment(folder, 0)
     now_ns = LONG_AGO_NS + SETTLED_NS
@@ -125,7 +125,7 @@ def test_a_folder_that_has_just_changed_is_listed_again(tmp_path: Path) -> None:
 
 
 def test_where_the_last_name_is_not_the_last_offset_every_file_is_asked_for(tmp_path: Path) -> None:
-    """Names that Kafka doesn't give tell no order, so that any of the files may have grown."""
+    """Names that Kafka does not give have no order, so any of the files may have grown."""
     tail = tmp_path / "10.log"
     for path in (tmp_path / "9.log", tail):
         path.write_bytes(b"one")

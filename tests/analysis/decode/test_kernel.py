@@ -1,4 +1,4 @@
-"""The kernel equals the scalar codec on every record, whatever the log, and never lets damage through."""
+"""Vectorized decoding equals the scalar codec on each record of any log, and reports all damage."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def expected(data: bytes) -> list[Row]:
 
 
 def test_a_segment_with_consumer_groups() -> None:
-    """Each kind of record in a segment that real brokers wrote is told apart, and none is a problem."""
+    """Each record type in a segment of real brokers is recognized, without problems."""
     rows = without_reasons(read(segment_bytes()))
     records = [row for row in rows if row["kind"] == "record"]
 
@@ -107,7 +107,7 @@ def _spoiled(draw: st.DrawFn) -> tuple[bytes, bytes | None]:
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(st.lists(_spoiled() | _broken_values, min_size=1, max_size=20), st.booleans())
 def test_malformed_records_are_those_of_the_codec(records: list[tuple[bytes, bytes | None]], is_control: bool) -> None:
-    """What the codec can't read has a problem here and keeps its bytes; what it reads has the same fields."""
+    """Records that the codec can't parse have a problem and keep their bytes; all others have its fields."""
     found = [(offset, 1_000, key, value) for offset, (key, value) in enumerate(records)]
     data = encode_any_batch(found, base_offset=0, last_offset=len(found) - 1, is_control=is_control)
     assert without_reasons(read(data)) == expected(data)
@@ -148,7 +148,7 @@ def test_ranges_may_be_cut_anywhere(log: GeneratedLog, cuts: list[int], company_
 def test_damage_is_that_of_the_careful_reader(
     log: GeneratedLog, draw: st.DataObject, company_min: int, chunk_bytes: int
 ) -> None:
-    """Whichever byte changes or wherever the log is cut off: sound batches are read, and the rest is told."""
+    """After a change of any byte, or a truncation anywhere, intact batches are read, and the rest is reported."""
     data = bytearray(log.data)
     if not data:
         return
@@ -203,7 +203,7 @@ def test_a_batch_inside_of_a_batch_is_none() -> None:
 
 
 def test_ranges_far_into_a_file_start_with_a_batch() -> None:
-    """Where the search for the first batch starts in the middle of one, it finds those behind."""
+    """A range that starts inside a batch finds the batches behind it."""
     data = bytearray()
     for offset in range(0, 60_000, 20):
         numbers = range(offset, offset + 20)
@@ -255,7 +255,7 @@ def test_bytes_are_kept_when_asked_for() -> None:
 
 
 def test_offsets_that_go_back_are_told() -> None:
-    """Both batches are read, and a row says what can't be in a sound log."""
+    """Both batches are read, and a row reports the offsets that go back."""
     data = encode_batch(5, [(b"\x00\x02\x00\x01g", None, 1)]) + encode_batch(3, [(b"\x00\x02\x00\x01h", None, 1)])
     rows = read(data)
     assert [row["group_id"] for row in rows if row["kind"] == "record"] == ["g", "h"]
@@ -263,7 +263,7 @@ def test_offsets_that_go_back_are_told() -> None:
 
 
 def test_a_file_that_is_cut_meanwhile_is_told() -> None:
-    """What was there when the file was found and is not there when it is read is missing, not forgotten."""
+    """Bytes that were present when the file was found and are missing at the read are reported."""
     data = encode_batch(0, [(b"\x00\x02\x00\x01g", None, 1)])
     byte_range = ByteRange(0, len(data) + 100, len(data) + 100)
     reader = RangeReader(lambda start, size: data[start : start + size], byte_range, ORIGIN, RowSettings())
@@ -275,7 +275,7 @@ def test_a_file_that_is_cut_meanwhile_is_told() -> None:
 
 
 def test_a_gap_says_nothing_of_what_lies_behind_it() -> None:
-    """Each log partition is complete from behind its last gap on, in whatever order the messages come."""
+    """Each log partition is complete behind its last gap, in any order of messages."""
     places = [(1, 8), (2, 0), (1, 5), (1, 7), (2, 1), (1, 9)]
     messages = pa.RecordBatch.from_pydict(
         {

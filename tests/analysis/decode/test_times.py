@@ -1,4 +1,4 @@
-"""Timestamps beside the milliseconds that tables hold."""
+"""Timestamp columns derived from columns of milliseconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL_TABLES = {**TABLES, **{f"polled {name}": columns for name, columns in (REPLA
 @as_one_test
 @pytest.mark.parametrize("name", sorted(ALL_TABLES))
 def test_every_number_of_milliseconds_is_a_moment_or_a_duration(name: str) -> None:
-    """Whoever adds a column decides; moments are long, and no timestamp takes the name of another column."""
+    """The column's declaration decides; moments are int64, and no timestamp takes another column's name."""
     columns = {column.name: column.type for column in ALL_TABLES[name]}
     told = {column for column in columns if column.endswith("_ms")}
     assert not [column for column in told if (column in MOMENTS) == (column in DURATIONS)]

@@ -1,4 +1,4 @@
-"""Records as whoever sorts them by group gives them to the fold."""
+"""Records sorted by group, as input of the fold."""
 
 from __future__ import annotations
 

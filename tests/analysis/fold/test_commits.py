@@ -1,4 +1,4 @@
-"""The fold of commits: whatever it is given at a time, it knows what a reader of every commit knows."""
+"""Fold of commits: for any portions, the result equals that of a reader of all commits."""
 
 from __future__ import annotations
 

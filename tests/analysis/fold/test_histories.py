@@ -1,4 +1,4 @@
-"""The history of groups out of columns: what is told of commits that were gathered is what all of them tell."""
+"""Histories of groups from columns: gathered commits give the same as single ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FEW_ROWS = 997
 
 
 def told_by_batches(folder: Path) -> list[str]:
-    """Return what the pure reading of the files tells, batch by batch and commit by commit."""
+    """Return the history from reading the files batch by batch and commit by commit."""
     rows = rows_of_logs(folder)
     return sorted(repr((row.kind, {"group_id": row.group_id, **row.values})) for row in rows)
 

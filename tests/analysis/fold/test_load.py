@@ -1,4 +1,4 @@
-"""How loaded log partitions are, and by whom."""
+"""Load of log partitions by group."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Growing:
             self._logs.setdefault(segment.parent.name, []).append(segment)
 
     def grow(self, shares: dict[str, float]) -> None:
-        """Let each log partition hold so much of it."""
+        """Let each log partition have a part of its bytes."""
         for name, segments in self._logs.items():
             room = round(sum(segment.stat().st_size for segment in segments) * shares[name])
             for segment in segments:

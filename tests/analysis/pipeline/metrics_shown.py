@@ -1,4 +1,4 @@
-"""A cluster whose groups are followed, and what Prometheus would read of them."""
+"""Cluster that is followed, and the metrics that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def commit(server: ServerThread, second: int, offset: int) -> None:
 
 
 def shown(url: str) -> dict[tuple[str, str], float]:
-    """Return what Prometheus would read there: values by name and what tells them apart besides the cluster."""
+    """Return the metrics as Prometheus reads them: values by name and labels, without the cluster."""
     with urlopen(url) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     found = {}

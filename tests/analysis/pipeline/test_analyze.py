@@ -78,7 +78,7 @@ def analyzed(broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Anal
 
 
 def test_every_table_is_there(analyzed: Analyzed) -> None:
-    """Each has as many rows as the summary says, and the columns that are declared, the large ones by log partition."""
+    """Each has the rows that the summary counts and the declared columns; large tables are divided by log partition."""
     assert (
         table_names(analyzed.folder)
         == set(TABLES) - {END_OFFSETS_TABLE, "share_partitions"}
@@ -110,7 +110,7 @@ def test_offsets_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[
 
 
 def test_coordinators_agree_and_what_is_lost_is_told(analyzed: Analyzed) -> None:
-    """Coordinators that loaded the log answer what the tables say; the torn bytes are counted and told."""
+    """Coordinators that load the log agree with the tables; torn bytes are counted and reported."""
     assert (analyzed.run.status, analyzed.run.error) == (0, "")
     assert analyzed.summary["verification"]["difference_count"] == 0
     assert analyzed.summary["verification"]["groups"] == analyzed.summary["overview"]["groups"] > 0
@@ -127,7 +127,7 @@ def test_lag_has_the_number_of_members(analyzed: Analyzed) -> None:
 
 
 def test_excluded_groups_are_in_no_table(broker_log: Path, broker_truth: dict[str, Any], tmp_path: Path) -> None:
-    """Groups whose whole name matches leave no row; those of others are the same, and the page names the rule."""
+    """Groups whose whole name matches have no rows; other groups are unchanged, and the page has the pattern."""
     excluded = {name for name in broker_truth["offsets"] if name.startswith("short-")} | {"simple-consumer"}
     words = ("--exclude-group", "short-.*", "--exclude-group", "simple-consumer", "--exclude-group", "hort")
     analyze(broker_log, "--out", tmp_path / "all", "--engine", "local")
@@ -164,7 +164,7 @@ def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
 
 
 def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a table says something else than coordinators do, that is told, and the exit status is 1."""
+    """Where a table differs from coordinators, the run reports that and exits with status 1."""
     log = write_story(tmp_path / "log", crew)
     monkeypatch.setattr("groupcoord.analysis.pipeline.local_engine.group_answers", _forge)
     told = analyze(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
@@ -174,7 +174,7 @@ def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _forge(found: Any) -> Told:
-    """Let the table say something else than the history does."""
+    """Make a table differ from the history."""
     (group,) = found["group"]
     return group_answers(found | {"group": [group | {"state": "Empty"}]})
 
@@ -256,7 +256,7 @@ def test_bad_input_is_one_line(broker_log: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_line(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails on the way is told as a failure, not as a wrong command."""
+    """It is reported as a failure, not as a wrong command."""
 
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -268,7 +268,7 @@ def test_a_full_disk_is_one_line(broker_log: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_lag_goes_by_the_next_record(tmp_path: Path) -> None:
-    """Of a cluster whose topics may be read, lag as time is how old the next record is; the page has statuses."""
+    """If the topics are readable, lag in time is the age of the next record; the page has statuses."""
     written_ms = SystemClock().now_ms() - 60_000
     with recorded_server(tmp_path / "cluster") as server:
         server.create_topics({"t-6": 1})
@@ -289,7 +289,7 @@ def test_lag_goes_by_the_next_record(tmp_path: Path) -> None:
 
 
 def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
-    """Not by when the ends were asked for, which is later: a group that committed each second has not stopped then."""
+    """Not by the later time of the end offsets: a group that committed each second has not stopped then."""
     last_ms = 1_700_000_000_000
     with ServerThread(topics={"orders": 1, "offsets": 1}) as server:
         server.produce("orders", [b"order"] * 30, partition=0)
@@ -308,7 +308,7 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_not_about_groups(tmp_path: Path) -> None:
-    """Where no record is about groups, one line says so, and the exit status is 2; some that aren't are no error."""
+    """Without any record about groups, one line reports that with exit status 2; a few other records are no error."""
     commit = encode_record(OffsetCommitRecord("billing", "orders", 0, 10))
     with ServerThread(topics={"orders": 1}) as server:
         words = ("--bootstrap-server", server.bootstrap, "--topic", "orders", "--engine", "local")
@@ -372,9 +372,8 @@ def test_the_page_begins_with_the_groups_that_misbehave(tmp_path: Path) -> None:
 
 
 def test_share_partitions_have_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where their log lies beside the groups' one, in a data directory or in a cluster; else there is none.
-
-    A run that follows both logs has read what came meanwhile.
+    """If their log is in the data directory or cluster; otherwise there is none. A run that follows both logs has read
+    all new records.
     """
     topic_id = UUID(int=7)
     key = SharePartitionKey("workers", topic_id, 3)

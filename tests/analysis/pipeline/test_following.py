@@ -1,4 +1,4 @@
-"""``groupcoord analyze --follow``: logs that grow, in one process whatever is installed."""
+"""``groupcoord analyze --follow``: growing logs, in one process whatever is installed."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_run_begins_anew_where_another_was(whole_log: Path, tmp_path: Path) ->
 def test_a_file_that_changes_while_it_is_read_is_read_again(
     whole_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What other files gave meanwhile is not counted twice; one that changes each time ends the run."""
+    """Rows of other files are not counted twice; a file that changes at each read ends the run."""
     changes = 1
 
     def check(tail: LogTail, task: RecordTask) -> None:
@@ -194,7 +194,7 @@ def test_no_broker_is_locked_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.ci
 def test_the_command_ends_with_a_signal(whole_log: Path, tmp_path: Path) -> None:
-    """It follows without Spark whatever is installed, and SIGTERM ends it with status 0."""
+    """It follows without Spark, and SIGTERM ends it with status 0."""
     with interrupted(tmp_path, "analyze", whole_log, "--out", tmp_path / "out", "--follow") as run:
         assert run.line().startswith("following; results go to")
         assert "update 0" in run.line()
@@ -214,7 +214,7 @@ def test_the_command_ends_with_a_signal(whole_log: Path, tmp_path: Path) -> None
     ],
 )
 def test_spark_is_refused(tmp_path: Path, words: tuple[str, ...], refused: str) -> None:
-    """One line says why, and what does the same in its place; nothing is made."""
+    """One line has the reason and the alternative; nothing is written."""
     done = analyze(tmp_path, "--follow", "--out", tmp_path / "out", *words)
     assert (done.status, done.error) == (
         USAGE_ERROR,
@@ -226,7 +226,7 @@ def test_spark_is_refused(tmp_path: Path, words: tuple[str, ...], refused: str) 
 
 
 def test_a_cluster_is_judged_as_of_now() -> None:
-    """Files tell nothing behind their last record; a cluster goes on though nothing comes to its log."""
+    """Files end with their last record; a cluster's time advances without new records."""
     of_files = LogSource(["log"])
     of_cluster = ClusterSource(ClusterAddress("localhost:1"), "__consumer_offsets")
     assert of_files.judged_at_ms(1_000, 60_000) == 1_000

@@ -1,4 +1,4 @@
-"""A cluster that is followed or polled in one process: lag anew at each look, and metrics of it and of groups."""
+"""Cluster that is followed or polled in one process: lag at each look, and metrics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster() -> Iterator[tuple[ServerThread, ClusterSource, ManualClock]]:
 
 
 def test_metrics_follow_the_ends_of_topics(tmp_path: Path) -> None:
-    """A group that stopped falls behind though nothing is committed; no page is made for that, but the lag is told."""
+    """A stopped group falls behind without commits; the lag is updated without a new page."""
     told: list[Progress] = []
     seen: list[dict[tuple[str, str], float]] = []
     with cluster() as (server, source, clock):
@@ -114,7 +114,7 @@ def test_metrics_tell_of_groups(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_metrics_of_polls(tmp_path: Path) -> None:
-    """Where nobody may read the log: the same names, as far as polls tell."""
+    """Without READ on the log: the same metrics, as far as polls have them."""
     seen: list[dict[tuple[str, str], float]] = []
     with ServerThread(topics={"orders": 4}) as server:
         for partition in range(4):

@@ -15,7 +15,7 @@ _BY_LOG_PARTITION = ds.partitioning(pa.schema([("log_partition", pa.int32())]), 
 
 
 def read_table(out: Path, name: str) -> pa.Table:
-    """Return a table that was written, with the column that folders tell."""
+    """Return a written table, with the column from its folders' names."""
     folder = out / "tables" / name
     partitioning = _BY_LOG_PARTITION if any(folder.glob("log_partition=*")) else None
     return ds.dataset(folder, format="parquet", partitioning=partitioning).to_table()

@@ -1,1 +1,1 @@
-"""What polls tell of groups."""
+"""Groups as seen by polls."""

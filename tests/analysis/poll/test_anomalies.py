@@ -1,4 +1,4 @@
-"""What polls alone show to be wrong with groups."""
+"""Anomalies of groups that polls alone show."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_silences_rewinds_and_idle_members_are_told() -> None:
 
 
 def test_nothing_is_said_of_what_is_not_told() -> None:
-    """A group that does not tell its offsets may have some; one that does not answer keeps what was seen of it."""
+    """A group with denied offsets may have some; one without a response keeps its former state."""
     poll = Poll()
     hidden = evolve(group("hidden", {}, owned=(2,)), offsets=None)
     for at_s in range(0, 400, 10):

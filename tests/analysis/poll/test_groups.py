@@ -1,4 +1,4 @@
-"""What the difference of two snapshots tells, and what it doesn't."""
+"""Differences of two snapshots, and their limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ORDERS = UUID(int=7)
 
 
 def classic(state: str, members: Mapping[str, Iterable[int]], topics: tuple[str, ...] = ("orders",)) -> DescribedGroup:
-    """A classic group whose members have partitions of one topic."""
+    """A classic group whose members own partitions of one topic."""
     found: list[Values] = [
         {
             "member_id": name,
@@ -44,7 +44,7 @@ def classic(state: str, members: Mapping[str, Iterable[int]], topics: tuple[str,
 
 
 def consumer(state: str, epoch: int, members: Mapping[str, Iterable[int]]) -> DescribedGroup:
-    """A consumer group whose members have partitions of one topic, and are at its epoch."""
+    """A consumer group whose members own partitions of one topic, at its epoch."""
     found: list[Values] = []
     for name, some in members.items():
         held = {"topic_partitions": [{"topic_id": ORDERS, "topic_name": "orders", "partitions": list(some)}]}
@@ -91,7 +91,7 @@ def rebalances(*snapshots: Snapshot) -> list[Row]:
 
 
 def test_the_first_poll_shows_no_rebalance_and_a_new_group_a_join() -> None:
-    """What is there at first was there before; members of a group that comes later have joined since the last poll."""
+    """Groups of the first poll were there before; members of a later group joined since the last poll."""
     found = rebalances(
         snapshot(1, {"a": classic("Stable", {"x": [0]})}),
         snapshot(2, {"a": classic("Stable", {"x": [0]}), "b": classic("Stable", {"y": [1]})}),

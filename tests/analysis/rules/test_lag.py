@@ -38,9 +38,8 @@ def by_partition(rows: list[dict[str, Any]], *names: str) -> dict[int, tuple[Any
 
 
 def test_statuses_come_of_commits_and_looks() -> None:
-    """The last ten commits since the last tombstone, each with the lag of the look before it, and the lag of now.
-
-    Who had not stopped when the log was read has not because ends were asked for later.
+    """The last ten commits since the last tombstone, each with the lag of the poll before it, and the present lag. A
+    group that had not stopped when the log was read has not stopped because end offsets came later.
     """
     facts = committed(
         (90_000, [10 * number for number in range(1, 13)]),  # 10 records a second, of 12 that come
@@ -136,7 +135,7 @@ def test_a_group_that_is_too_slow_between_two_looks() -> None:
 
 
 def test_ends_without_times_tell_statuses() -> None:
-    """Of a file of ends: judged from the moment given; without commits there is no word for what goes on."""
+    """End offsets of a file: judged at the given time; without commits the status is unknown."""
     facts = committed((80_000, [10, 20, 30]), (90_000, [40, 40]))
     rows = [{"topic": TOPIC, "topic_partition": partition, "end_offset": 50} for partition in (0, 1)]
     ends, current = Ends(pa.Table.from_pylist(rows, arrow_schema(END_OFFSETS))), facts.current_offsets()
@@ -153,7 +152,7 @@ def test_ends_without_times_tell_statuses() -> None:
 
 
 def test_a_group_that_was_at_the_end_of_late_has_not_stopped() -> None:
-    """What has just come to an idle topic makes no anomaly of its consumers."""
+    """A record that just arrived in an idle topic is no anomaly of its consumers."""
     facts = committed((90_000, [30, 30, 30]), (90_000, [30, 30, 30]))
     seen = samples((0, 700_000, 30), (0, 710_000, 31), (1, 710_000, 31))
     ends = Ends(seen.filter(pc.equal(seen["at_ms"], 710_000)), seen)

@@ -58,7 +58,7 @@ def test_a_window_of_commits_has_a_status(commits: list[tuple[int, int | None]],
 
 
 def test_silence_longer_than_the_window_is_a_stop() -> None:
-    """It goes before all others, even with lag 0 in the window, unless the group was at the end of late."""
+    """It precedes all other statuses, even with lag 0 in the window, unless the group was recently at the end."""
     commits = window((30, 0), (20, 5), (20, 5))
 
     assert partition_status(commits, 5, 12_000, was_at_end=False) is OK
@@ -110,12 +110,12 @@ SEEMS_TO_CATCH_UP = tuple(WindowCommit(1_000 * number, number, 30 - number) for 
 def test_a_partition_has_a_status(
     committed_offset: int | None, log: PartitionEnd, lag_ms: int | None, seen: Evidence, status: LagStatus
 ) -> None:
-    """What is committed and where the log is goes before commits over time, and these before who has the partition."""
+    """Committed offset and log range precede commits over time, and these precede ownership."""
     assert lag_status(committed_offset, log, records_behind(committed_offset, log), lag_ms, seen) is status
 
 
 def test_a_group_is_as_bad_as_its_worst_partition() -> None:
-    """What is worse than ERR is ERR, as in Burrow."""
+    """Statuses above ERR count as ERR, as in Burrow."""
     assert group_status([]) is OK
     assert group_status([OK, WARN, OK]) is WARN
     assert [group_status([OK, worst]) for worst in (STOP, STALL, REWIND, LOST, AHEAD, NO_OWNER)] == [ERR] * 6
@@ -123,7 +123,7 @@ def test_a_group_is_as_bad_as_its_worst_partition() -> None:
 
 
 def test_every_status_has_a_label_and_a_sentence() -> None:
-    """Tables and pages have labels; what is not OK says what is wrong."""
+    """Tables and pages have labels; all but OK have an explanation."""
     assert [LagStatus.of(status.label) for status in LagStatus] == list(LagStatus)
     assert sorted(WORST_FIRST) == list(LagStatus)
     assert {status for status in LagStatus if "{}" not in status.sentence} == {OK}

@@ -23,7 +23,7 @@ from ..fold.small_log import Log
 
 
 class Known(NamedTuple):
-    """What is known of the groups of a log partition."""
+    """State of the groups of a log partition."""
 
     histories: dict[str, list[Row]]
     facts: CommitFacts

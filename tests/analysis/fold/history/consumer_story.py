@@ -1,6 +1,5 @@
-"""A log of consumer groups with known events, which a coordinator wrote while clients did what is told here.
-
-A second after a second every client that lives sends a heartbeat. Times are milliseconds since the story began.
+"""Log of consumer groups with known events, written by a coordinator for scripted clients. Each running client sends a
+heartbeat each second. Times are milliseconds since the start.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class Story:
         self._beat(consumer)
 
     def leave(self, member_id: str, epoch: int = -1) -> None:
-        """Let a consumer leave; for a while, as static members do, with epoch -2."""
+        """Have a consumer leave; temporarily, as static members do, with epoch -2."""
         consumer = self.clients.pop(member_id)
         self.coordinator.call(consumer.leave_request(for_good=epoch == -1))
 
@@ -228,7 +227,7 @@ def moving(story: Story) -> None:
 
 
 def write_story(folder: Path, *tellers: Callable[[Story], None]) -> Path:
-    """Let these things happen, and return the folder with the log."""
+    """Play the events, and return the folder of the log."""
     with SegmentLogStore(folder) as store:
         story = Story(store)
         for teller in tellers:

@@ -47,7 +47,7 @@ def member(
 
 
 class Log:
-    """A group whose records are written one after the other."""
+    """Writer of one group's records, in order."""
 
     def __init__(self, *, complete_from: int = 0, session_timeout_ms: int | None = None, first_offset: int = 0) -> None:
         self.fold = GroupFold("g", 0, FoldOptions(session_timeout_ms, complete_from))
@@ -71,7 +71,7 @@ class Log:
         protocol_type: str = "consumer",
         epoch: int | None = None,
     ) -> Log:
-        """Write a classic group's record; a second passes for each generation unless ``at_ms`` says when."""
+        """Write a classic group's record, a second after the previous one unless ``at_ms`` is given."""
         at_ms = number * 1_000 if at_ms is None else at_ms
         value = {
             "protocolType": protocol_type if number else "",

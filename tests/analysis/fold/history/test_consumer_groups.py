@@ -1,4 +1,4 @@
-"""What the records of consumer groups tell besides rebalances: epochs, members' lives, what moved, who was slow."""
+"""Histories of consumer groups beyond rebalances: epochs, members, moves, slow revocations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read(folder: Path, session_timeout_ms: int | None = None) -> Rows:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """What the records of the crew and of the group that moves tell, with the session time-out of their broker."""
+    """Histories of the two scripted groups, with the session timeout of their broker."""
     return read(write_story(tmp_path_factory.mktemp("story"), crew, moving), SESSION_MS)
 
 
@@ -109,7 +109,7 @@ def test_lives_of_members(story: Rows) -> None:
 
 
 def test_who_gave_up_slowly(story: Rows) -> None:
-    """What each was told to give up, and how long it took: ann 8 s once, ben not in the time that it has."""
+    """The revoked partitions and the durations: ann 8 s once, ben not within its timeout."""
     slow = [row for row in story[CREW, REVOCATION] if row["took_ms"] > 1_000]
 
     assert [(row["member_id"], row["took_ms"], row["end"]) for row in slow] == [
@@ -175,7 +175,7 @@ def test_members_have_their_targets(story: Rows) -> None:
 
 
 def test_a_group_that_changes_its_type_has_one_story(story: Rows) -> None:
-    """Generations and epochs go on; who stays is the same member, and nothing is said to have moved by that alone."""
+    """Generations and epochs continue; a member that stays is the same one, and the conversion alone moves nothing."""
     rows = story[MOVING, REBALANCE]
 
     assert [(row["from_generation"], row["to_generation"], row["type"], row["conversion"]) for row in rows] == [
@@ -202,7 +202,7 @@ def crowd() -> Log:
 
 
 def test_a_plan_that_another_overtakes() -> None:
-    """What was never carried out is told as such, and the partition's time without owner is counted once."""
+    """A target that was never reached is marked so, and the partition's time without owner counts once."""
     log = Log().joins("a", 2, 0).target(2, 0, a=[0]).current("a", 2, [0], 0)
     log.joins("b", 3, 100).target(3, 100, a=[], b=[0]).current("b", 3, [], 100).current("a", 3, [], 200, 2)
     log.joins("c", 4, 300).target(4, 300, b=[], c=[0]).current("c", 4, [0], 400)
@@ -223,7 +223,7 @@ def test_a_partition_that_comes_back_before_it_was_given_up() -> None:
 
 
 def test_who_subscribes_to_something_else_gives_up_with_reason() -> None:
-    """So is a partition that nobody is to have any more, whose topic is gone."""
+    """A changed subscription is a reason to revoke; so is a deleted topic."""
     changed = crowd().joins("a", 4, 400, subscribedTopicNames=["other"]).target(4, 400, a=[], b=[0, 1, 2, 3])
     gone = crowd().epoch(4, 400, metadata_hash=8).target(4, 400, a=[], b=[2, 3])
     assert {row["reason"] for row in changed.rows(MOVE) if row["epoch"] == 4} == {SUBSCRIPTION}
@@ -233,7 +233,7 @@ def test_who_subscribes_to_something_else_gives_up_with_reason() -> None:
 
 
 def test_a_swap_is_one_between_equals() -> None:
-    """Who gets a partition for one of its own might have kept it, if both subscribe to the same."""
+    """A member that gets a partition for one of its own could have kept it, with equal subscriptions."""
     swapped = crowd().epoch(4, 400).target(4, 400, a=[0, 2], b=[1, 3]).rows(MOVE)
     other = (
         crowd().joins("c", 4, 400, subscribedTopicNames=["t", "u"]).target(4, 400, a=[0, 2], b=[3], c=[1]).rows(MOVE)
@@ -257,7 +257,7 @@ def test_a_rebalance_time_out_is_known_by_its_moment(gone_ms: int, end: str) -> 
 
 
 def crowd_that_waits(at_ms: int) -> Log:
-    """A group whose first member was told to give a partition up."""
+    """A group whose first member has to revoke a partition."""
     log = Log().joins("a", 2, 0).target(2, 0, a=[0, 1]).current("a", 2, [0, 1], 0)
     log.joins("b", 3, 100).target(3, 100, a=[0], b=[1]).current("b", 3, [], 100)
     value = {
@@ -276,7 +276,7 @@ def test_what_is_still_to_be_given_up_is_open() -> None:
 
 
 def test_compaction_leaves_beginnings_open() -> None:
-    """What lies where records may be missing says neither when a member joined nor that partitions moved."""
+    """Where records may be missing, neither a join nor a move is reported."""
     log = Log(complete_from=100).joins("a", 2, 0).target(2, 0, a=[0]).current("a", 2, [0], 0)
     assert log.rows(MOVE) == []
     (row,) = Log(complete_from=100).joins("a", 2, 0).rows(MEMBERSHIP)

@@ -72,7 +72,7 @@ def test_another_subscription_is_a_metadata_change() -> None:
 
 
 def test_the_second_step_of_a_cooperative_rebalance() -> None:
-    """Who has partitions to give up rejoins: the leader as such, another with new metadata."""
+    """A member with partitions to revoke rejoins: the leader as such, others with new metadata."""
     both = (member("a", [0], owned=[0]), member("b", [1], owned=[1, 2]), member("c", []))
     after = (member("a", [0], owned=[0]), member("b", [1], owned=[1]), member("c", [2]))
     follower = Log().generation(5, *both, leader="a").generation(6, *after, leader="a").last()
@@ -103,7 +103,7 @@ def test_a_move_of_the_coordinator_shows_in_the_leader_epoch() -> None:
 
 
 def test_a_gap_of_compaction_is_a_row_without_a_cause() -> None:
-    """Who came and went is told for the whole gap; what the last rebalance was for is not invented."""
+    """Joins and leaves are those of the whole gap; the last rebalance has no cause."""
     log = Log(complete_from=100).generation(3, member("a"), member("b")).generation(6, member("a"), member("c"))
     first, gap = log.rows()
     assert (first["from_generation"], first["to_generation"], first["cause"]) == (None, 3, UNKNOWN)
@@ -144,7 +144,7 @@ def test_a_group_that_was_deleted_starts_anew() -> None:
 def test_sessions_of_consumer_groups_are_a_setting(
     session_timeout_ms: int | None, at_ms: int, cause: str, confidence: float
 ) -> None:
-    """The log does not tell it: given, it proves; else a few seconds are less than any session, most likely."""
+    """It is not in the log: if given it is proof, otherwise a pause of a few seconds is taken as shorter."""
     log = Log(session_timeout_ms=session_timeout_ms).joins("a", 1, 0).target(1, 0, a=[0]).current("a", 1, [0], 0)
     row = log.goes("a", at_ms).epoch(2, at_ms).last()
     assert (row["cause"], row["confidence"]) == (cause, confidence)
@@ -158,7 +158,7 @@ def test_a_commit_before_a_member_had_the_partition_is_no_sign_of_it() -> None:
 
 
 def test_a_first_epoch_behind_compaction_has_its_newcomers() -> None:
-    """Who had no epoch before joined in this one; without any the cause is unknown."""
+    """Members without an earlier epoch joined in this one; without any the cause is unknown."""
     newcomer = Log(complete_from=10).joins("a", 5, 0).target(5, 0, a=[0]).current("a", 5, [0], 0, previous=0)
     veteran = Log(complete_from=10).joins("a", 5, 0).target(5, 0, a=[0]).current("a", 5, [0], 0, previous=4)
     assert [(row["from_generation"], row["cause"]) for row in newcomer.rows()] == [(None, JOIN)]
@@ -190,7 +190,7 @@ def test_the_state_of_a_share_group() -> None:
 
 
 def test_a_group_takes_the_place_of_one_of_another_type() -> None:
-    """Where compaction took the tombstones between them the first ends as the second begins, and both are told."""
+    """Where compaction removed the tombstones, the first group ends as the second begins, and both are reported."""
     told = {"clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"], "rackId": None}
     log = Log().joins("a", 1, 100).target(1, 100, a=[0])
     log.add(RecordType.SHARE_GROUP_MEMBER_METADATA, told, 5_000, memberId="b")
@@ -199,7 +199,7 @@ def test_a_group_takes_the_place_of_one_of_another_type() -> None:
 
 
 def test_a_group_of_offsets_alone() -> None:
-    """It is empty, of no protocol, and a tombstone ends it."""
+    """It is empty, without a protocol, and a tombstone ends it."""
     (row,) = Log().commit(0, 5).rows(GROUP)
     assert (row["type"], row["state"], row["generation_or_epoch"], row["protocol_type"]) == ("Classic", "Empty", 0, "")
     assert Log().commit(0, 5).add(RecordType.GROUP_METADATA, None).rows(GROUP) == []
@@ -225,7 +225,9 @@ def test_records_out_of_order_are_refused() -> None:
 
 
 def test_a_later_owner_hides_no_commit() -> None:
-    """Who left a KIP-848 group is known by its last commit, though the partition's new owner commits and leaves too."""
+    """A member that left a KIP-848 group has its last commit, though the partition's next owner commits and leaves,
+    too.
+    """
     log = Log()
     log.fold.name_topic(TOPIC_ID, "t")
     log.joins("a", 1, 0).joins("b", 2, 1).target(2, 1, a=[0], b=[1]).current("a", 2, [0], 2).current("b", 2, [1], 2)

@@ -142,7 +142,7 @@ def verdicts(broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]
 
 
 def concerns(row: Row, what: str, member: str, ids: set[str], at_ms: int) -> bool:
-    """Tell whether a rebalance may be that of an event: who came or went, or when it was."""
+    """Return whether a rebalance may be that of an event, by its members or its time."""
     shown_ms = row["ended_ms"] or row["started_ms"]
     if what == "subscribe":
         return abs(shown_ms - at_ms) < CLOSE_MS and not row["joined"] + row["left"]
@@ -164,7 +164,7 @@ def test_what_clients_did_is_found_with_its_cause(
 def test_a_killed_client_is_never_said_to_have_left(
     broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]
 ) -> None:
-    """Who was killed may have expired; the rest of the evidence does not turn that into a leave."""
+    """A killed client may have expired; other evidence does not make that a leave."""
     for event in broker["events"]:
         if event["what"] == "kill -9":
             ids = set(broker["member_ids"][event["group"]][event["member"]])
@@ -214,7 +214,7 @@ SESSION_MS = 12_000
 def test_members_of_consumer_groups_began_and_ended_as_their_clients_say(
     histories: dict[str, list[tuple[str, Row]]],
 ) -> None:
-    """Who left, was killed, came back, went on in a classic group, or lived until the end."""
+    """Clients that left, were killed, returned, continued in a classic group, or ran until the end."""
     ends = {
         group_id: {row["client_id"]: row["end"] for row in of_kind(histories[group_id], MEMBERSHIP)}
         for group_id in CONSUMER_GROUPS
@@ -242,7 +242,7 @@ def test_epochs_of_members_are_those_that_clients_printed(
 
 
 def test_a_uniform_assignor_moves_what_it_must(histories: dict[str, list[tuple[str, Row]]]) -> None:
-    """Nobody had to swap; who gave partitions up did it within its poll, and until then nobody else had them."""
+    """No swaps; members revoked within their poll, and until then the partitions had no other owner."""
     moves = [row for group_id in CONSUMER_GROUPS for row in of_kind(histories[group_id], MOVE)]
     took_ms = [row["took_ms"] for group_id in CONSUMER_GROUPS for row in of_kind(histories[group_id], REVOCATION)]
     reasons = Counter(row["reason"] for row in moves)

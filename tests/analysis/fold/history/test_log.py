@@ -1,4 +1,4 @@
-"""A log partition gives the histories of its groups, whatever lies between their records and behind them."""
+"""Histories of all groups of a log partition, with any records between and behind theirs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_new_leader_epoch_is_a_move() -> None:
 
 
 def test_what_compaction_has_removed_is_not_made_up() -> None:
-    """Where a file has gaps, a generation that is not there may have been: the cause is unknown."""
+    """In a gap a generation may be missing: the cause is unknown."""
 
     def compacted(*, is_other_file: bool) -> dict[str, Any]:
         log = Log().add(0, generation(1, 0, a=[0]))

@@ -1,4 +1,4 @@
-"""Whatever members of consumer groups do, records alone tell what the coordinator did, and why."""
+"""Random consumer groups: their records alone give the coordinator's actions and causes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONGEST_PAUSE_MS = 20_000
 
 
 def wander(story: Story, draw: random.Random) -> None:
-    """Let chance decide who comes, goes, is slow and asks for what."""
+    """Run random members that join, leave, delay and change subscriptions."""
     serial = 0
 
     def anybody() -> str:
@@ -72,7 +72,7 @@ def wander(story: Story, draw: random.Random) -> None:
 
 
 def history_of(seed: int, folder: Path) -> tuple[Rows, ConsumerGroup, list[Event]]:
-    """Return what the log of a random story tells, the group as the coordinator has it, and what it announced."""
+    """Return the log's history of a random run, the coordinator's group, and its events."""
     kept: list[ConsumerGroup] = []
     events: list[Event] = []
 
@@ -113,7 +113,7 @@ ENDS = {
 
 
 def check_the_reasons(rows: Rows, events: list[Event]) -> None:
-    """Every member that was removed ended when and as the coordinator says; so did every epoch begin."""
+    """All removals of members and all new epochs agree with the coordinator's events."""
     lives = {row["member_id"]: row for row in rows[CREW, MEMBERSHIP]}
     removed = [event for event in events if isinstance(event, MemberRemoved)]
     replaced = {event.old_member_id for event in events if isinstance(event, MemberReplaced)}

@@ -1,4 +1,4 @@
-"""What the records of share and streams groups tell besides rebalances: epochs, lives, tasks that move and copies."""
+"""Histories of share and streams groups beyond rebalances: epochs, members, moved tasks and standby copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tasks(found: Tasks) -> list[dict[str, object]]:
 
 
 class StreamsLog(Log):
-    """A streams group whose records are written one after the other."""
+    """Writer of one streams group's records, in order."""
 
     def starts(self, member_id: str, epoch: int, at_ms: int) -> StreamsLog:
         """Write what a join changes, but for assignments."""
@@ -87,7 +87,7 @@ def told(rows: list[Row], *names: str) -> list[tuple[object, ...]]:
 
 
 def test_tasks_that_move() -> None:
-    """From whom to whom and why, how long no member ran them, and whether the new one had a copy of their state."""
+    """Former and new owner, cause, time without owner, and whether the new one had a copy of the state."""
     moves = [row for row in taken_over().rows(MOVE) if row["from_member"] is not None]
     names = ("topic", "topic_id", "topic_partition", "from_member", "reason", "unowned_ms", "had_copy")
 
@@ -106,7 +106,7 @@ def test_tasks_that_are_given_up() -> None:
 
 
 def test_members_of_streams_groups() -> None:
-    """Their standby tasks beside the active ones, their lives and epochs, with Kafka's words for their states."""
+    """Standby and active tasks, lifetimes and epochs, with Kafka's names of the states."""
     rows = [row for row in taken_over().rows(MEMBER) if row["generation"] == 3 and row["member_id"] == "b"]
     lives = taken_over().rows(MEMBERSHIP)
     states = {row["state"] for row in taken_over().rows(EPOCH) if row["whose"] == "member" and row["state"]}
@@ -141,7 +141,7 @@ def test_states_of_streams_groups() -> None:
 
 
 def test_topics_of_share_groups_have_names() -> None:
-    """Nothing is committed that would tell them; the record of what is initialized does."""
+    """There are no commits with names; the record of initialized topics has them."""
     log = Log()
     value = {"rackId": None, "clientId": "a", "clientHost": "/h", "subscribedTopicNames": ["t"]}
     log.add(RecordType.SHARE_GROUP_MEMBER_METADATA, value, memberId="a")

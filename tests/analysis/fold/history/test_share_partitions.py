@@ -59,7 +59,7 @@ def test_what_is_delivered_again_and_given_up() -> None:
 
 
 def test_a_snapshot_repeats_what_is_known() -> None:
-    """It tells nothing twice; without anything before it, what it shows is what is known."""
+    """It repeats nothing; without records before it, its content is the known state."""
     batches = ((3, 4, AVAILABLE, 3), (5, 5, ARCHIVED, 5), (7, 8, DONE, 1))
     alone = told(snapshot(3, *batches))
     repeated = told(update(3, *batches), snapshot(3, *batches))
@@ -69,7 +69,7 @@ def test_a_snapshot_repeats_what_is_known() -> None:
 
 
 def test_a_share_partition_that_is_deleted() -> None:
-    """It is told as it was last; one that is made again begins anew."""
+    """Its last state is reported; a new one under its key starts from scratch."""
     deleted = told(snapshot(3, (3, 3, AVAILABLE, 2)), ShareTombstone(KEY))
     again = told(snapshot(3, (3, 3, AVAILABLE, 2)), ShareTombstone(KEY), snapshot(-1))
     assert (deleted["is_deleted"], deleted["start_offset"], deleted["redeliveries"]) == (True, 3, 1)
