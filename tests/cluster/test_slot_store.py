@@ -1,11 +1,17 @@
-"""The log store of processes that share a log: what every log store promises, and what comes of taking over."""
+"""The slot store: its contract as a log store, the layout that all agree on, and metrics."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
-from groupcoord.cluster.slot_log import MemorySlotLog, contents
-from groupcoord.cluster.slot_store import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, CHUNK_BYTES_MAX, Gone
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from groupcoord.cluster.metrics import ReplicaCollector
+from groupcoord.cluster.participant import ReplicaStatus
+from groupcoord.cluster.shared_log import LayoutError, NoLogError, agree_on_partition_count, partition_count_of
+from groupcoord.cluster.slot_log import LAYOUT_PARTITION, MalformedSlotError, MemorySlotLog, Slot, contents
+from groupcoord.cluster.slot_store import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, CHUNK_BYTES_MAX, Gone, PartitionFigures
 from groupcoord.cluster.slot_writer import UNKNOWN
 from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord
 from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, NotLeaderError, RecordTooLargeError, Ticket
@@ -117,3 +123,79 @@ def test_a_snapshot_is_read_in_small_steps(bytes_max: int, metadata: str) -> Non
     assert max(batch.record_count for chunk in chunks[1:] for batch in iter_batches(chunk)) <= BATCH_RECORDS_MAX
     other = Process(slot_log)
     assert [record.offset for record in other.take_over(0)] == offsets
+
+
+# ---------------------------------------------------------------- layout
+
+
+class LagsBehind(MemorySlotLog):
+    """An engine of which a replica answers that has not heard of the last put."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lag = 1
+
+    async def read(self, partition: int, from_slot: int) -> list[Slot]:
+        self.lag -= 1
+        return [] if self.lag >= 0 else await super().read(partition, from_slot)
+
+
+def test_the_first_one_decides() -> None:
+    """Others compare; who believes in another number is refused, and changes nothing."""
+    slot_log = MemorySlotLog()
+    with pytest.raises(NoLogError):
+        at_once(partition_count_of(slot_log))
+    for _ in range(2):
+        at_once(agree_on_partition_count(slot_log, 12))
+    with pytest.raises(LayoutError, match=r"begun with offsets.topic.num.partitions=12, which can't be changed to 50"):
+        at_once(agree_on_partition_count(slot_log, 50))
+    assert at_once(partition_count_of(slot_log)) == 12
+
+
+def test_a_reader_that_lags_behind_is_asked_again() -> None:
+    """The slot was refused, so it is filled."""
+    slot_log = LagsBehind()
+    at_once(agree_on_partition_count(slot_log, 12))
+    asyncio.run(agree_on_partition_count(slot_log, 12))
+    assert slot_log.lag == -1
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"offsets.topic.num.partitions": "x"}', b"\xff"])
+def test_something_else_is_refused(payload: bytes) -> None:
+    slot_log = MemorySlotLog()
+    at_once(slot_log.put(LAYOUT_PARTITION, 0, payload))
+    for asked in (partition_count_of(slot_log), agree_on_partition_count(slot_log, 12)):
+        with pytest.raises(MalformedSlotError, match="no valid number of log partitions"):
+            at_once(asked)
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def shown(status: ReplicaStatus | None) -> list[str]:
+    """Return what Prometheus reads, without its comments."""
+    registry = CollectorRegistry()
+    registry.register(ReplicaCollector(lambda: status))
+    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+
+
+def test_what_there_is_to_be_known_of_a_replica() -> None:
+    """Lease, owners and epochs, how often something was taken over or lost, and how far snapshots lag behind."""
+    owners = {0: "a", 2: "b"}
+    status = ReplicaStatus(True, ("a", "b"), owners, {0: PartitionFigures(256, 7_000, 1_000)}, 3, 1)
+    assert shown(status) == [
+        "groupcoord_replica_may_answer 1.0",
+        "groupcoord_replica_live 2.0",
+        "groupcoord_replica_take_overs_total 3.0",
+        "groupcoord_replica_losses_total 1.0",
+        'groupcoord_replica_owner{node="a",partition="0"} 1.0',
+        'groupcoord_replica_owner{node="b",partition="2"} 1.0',
+        'groupcoord_replica_epoch{partition="0"} 256.0',
+        'groupcoord_replica_unread_bytes{partition="0"} 7000.0',
+        'groupcoord_replica_snapshot_bytes{partition="0"} 1000.0',
+    ]
+
+
+def test_nothing_is_shown_of_what_does_not_run() -> None:
+    """Before a node has its share of the log, and without one."""
+    assert shown(None) == []

@@ -12,7 +12,7 @@ from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.records.batches import encode_batch, iter_batches
 from tests.broker.data_world import START_MS, DataWorld, batch, fetch_of, part
 from tests.broker.driving import feed
-from tests.broker.test_auto_creation import ask, broker
+from tests.broker.test_created_topics import ask, broker
 from tests.broker.transaction_world import TransactionWorld
 
 HOUR_MS = 3_600_000

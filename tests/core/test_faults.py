@@ -1,4 +1,4 @@
-"""Log stores that fail or break their contract: which data is lost, and which a new load restores."""
+"""Log stores that fail or break their contract, loads, unloads and continuations of appends."""
 
 from __future__ import annotations
 
@@ -15,6 +15,27 @@ from groupcoord import (
     PartitionStatus,
     Ticket,
 )
+from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.log.append_failures import refused
+from groupcoord.core.log.records import (
+    ZERO_UUID,
+    GroupMetadataRecord,
+    MemberRecord,
+)
+from groupcoord.core.messages import (
+    CompleteTransactionResponse,
+    DeletedGroup,
+    DeleteGroupsResponse,
+    LeaveGroupResponse,
+    LeftMember,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    PartitionResult,
+    Reply,
+    Response,
+    TopicResult,
+    TxnOffsetCommitResponse,
+)
 from groupcoord.log_store import AppendTimedOutError, LogStoreError
 from groupcoord.messages import (
     DeleteGroups,
@@ -23,7 +44,8 @@ from groupcoord.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
-from tests.core.driver import Driver, Group
+from tests.core.driver import START_MS, Driver, Group
+from tests.tables import as_one_test
 
 
 def test_everything_under_way_fails() -> None:
@@ -114,3 +136,83 @@ def test_a_store_that_raises_something_else_while_it_is_read() -> None:
     with pytest.raises(Exception, match="not a log store's error"):
         coordinator.load(0)
     assert coordinator.status(0) is PartitionStatus.FAILED
+
+
+# ---------------------------------------------------------------- loads and unloads
+
+
+def loaded(leader: str, *members: MemberRecord) -> GroupMetadata:
+    """Return the group of a record as it is after a restart."""
+    driver = Driver()
+    record = GroupMetadataRecord("group", "consumer", 7, "range", leader, START_MS, members)
+    driver.log.append(0, Ticket(0, 0), [LogRecord(record, START_MS)])
+    driver.restart()
+    return Group(driver).inside
+
+
+def test_a_rebalance_timeout_that_was_never_written() -> None:
+    """-1, from old records, stands for the session time-out."""
+    group = loaded("a-1", MemberRecord("a-1", None, "c", "h", -1, 8_000, b"", b""))
+    assert group.members["a-1"].rebalance_timeout_ms == 8_000
+
+
+def test_the_leader_of_the_record_leads_and_not_the_first_member() -> None:
+    group = loaded("b-1", *(MemberRecord(name, None, "c", "h", 1, 8_000, b"", b"") for name in ("a-1", "b-1")))
+    assert group.leader == "b-1"
+
+
+def test_unload_with_writes_under_way() -> None:
+    """Waiting requests fail with NOT_COORDINATOR, once: syncs, static joins, commits, leaves, deletions."""
+    driver = Driver(late=True)
+    names = ("sync", "static", "leave", "simple", "doomed")
+    sync, static, leave, simple, doomed = (Group(driver, name) for name in names)
+    static.stable("x", "@y")
+    leave.stable("z")
+    sync.generation_of("a", "b")
+    doomed.commit(1)
+    driver.write()
+    waiting = [sync.sync("b-1"), sync.sync("a-1"), static.join("y", instance="y"), leave.leave("z-1"), simple.commit(1)]
+    deletion = driver.delete("doomed")
+    deferred = doomed.commit(2)
+    driver.coordinator.unload(0)
+    driver.deliver()
+    assert [sent.error for sent in waiting] == [ErrorCode.NOT_COORDINATOR] * 5
+    assert waiting[2].joined.member_id == ""
+    assert waiting[3].answer(LeaveGroupResponse).members == ()
+    assert deletion.answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.NOT_COORDINATOR
+    assert deferred.error is ErrorCode.NOT_COORDINATOR
+
+
+# ---------------------------------------------------------------- continuations
+
+
+def results(*errors: ErrorCode) -> tuple[TopicResult, ...]:
+    return (TopicResult("t", ZERO_UUID, tuple(PartitionResult(index, error) for index, error in enumerate(errors))),)
+
+
+NONE, TOO_LARGE = ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+LOG_ERROR, SEEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("response", "refusal"),
+    [
+        (OffsetCommitResponse(results(NONE, UNKNOWN)), OffsetCommitResponse(results(SEEN, UNKNOWN))),
+        (OffsetCommitResponse(results(NONE, TOO_LARGE)), OffsetCommitResponse(results(SEEN, SEEN))),
+        (TxnOffsetCommitResponse(results(TOO_LARGE, NONE)), TxnOffsetCommitResponse(results(SEEN, SEEN))),
+        (LeaveGroupResponse(NONE, (LeftMember("m", None, NONE),)), LeaveGroupResponse(SEEN)),
+        (OffsetDeleteResponse(NONE, results(NONE)), OffsetDeleteResponse(SEEN)),
+        (
+            DeleteGroupsResponse((DeletedGroup("a", NONE), DeletedGroup("b", ErrorCode.NON_EMPTY_GROUP))),
+            DeleteGroupsResponse((DeletedGroup("a", SEEN), DeletedGroup("b", SEEN))),
+        ),
+        # A transaction coordinator knows partitions and their leaders: the log's own error is passed on.
+        (CompleteTransactionResponse(NONE), CompleteTransactionResponse(LOG_ERROR)),
+    ],
+    ids=lambda response: type(response).__name__,
+)
+def test_what_a_refused_request_is_answered(response: Response, refusal: Response) -> None:
+    """All errors become those that clients see; results found before are kept."""
+    assert refused(Reply("token", response), LOG_ERROR) == Reply("token", refusal)

@@ -1,10 +1,10 @@
-"""The offset cache by itself: plain commits, transactions and tombstones in every order."""
+"""The offset cache: plain commits, transactions and tombstones in every order."""
 
 from __future__ import annotations
 
 import pytest
 
-from groupcoord import InvariantError
+from groupcoord import ErrorCode, InvariantError
 from groupcoord.core.log.records import (
     CommitRecords,
     OffsetCommitRecord,
@@ -12,7 +12,7 @@ from groupcoord.core.log.records import (
     TransactionMarker,
     topic_of_record,
 )
-from groupcoord.core.offsets.cache import OffsetCache
+from groupcoord.core.offsets.cache import OffsetCache, Producers
 from tests.tables import as_one_test
 
 PLAIN, COMMIT, ABORT, TOMBSTONE = "plain", "commit", "abort", "tombstone"
@@ -91,3 +91,24 @@ def test_check() -> None:
     cache.committed["group"] = {"orders": {}}
     with pytest.raises(InvariantError, match="empty containers"):
         cache.check()
+
+
+# ---------------------------------------------------------------- producers
+
+
+OLD, FENCED, NONE = (
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    ErrorCode.NONE,
+)
+
+
+def test_after_records() -> None:
+    """Records change only the producer's epoch, not the coordinator's."""
+    known = Producers()
+    known.wrote(7, 5)
+    assert known.marker_error(7, 4, 0) is OLD
+    assert known.marker_error(7, 5, -1) is NONE
+    known.wrote(7, 5, 3)
+    known.wrote(7, 6)
+    assert [known.marker_error(7, *epochs) for epochs in ((5, 3), (6, 2), (6, 3))] == [OLD, FENCED, NONE]

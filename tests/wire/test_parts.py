@@ -1,14 +1,22 @@
-"""Answers in parts, and how much memory they take; the longest array."""
+"""Answers in parts, kept answers, and newest schemas loaded early."""
 
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 
 import pytest
 
 from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
+from groupcoord.core.messages import (
+    FetchedGroup,
+    FetchedTopic,
+    OffsetFetchResponse,
+    Response,
+    StreamsGroupHeartbeatResponse,
+)
 from groupcoord.core.messages.commits import FetchedOffsets
 from groupcoord.errors import ErrorCode
 from groupcoord.schema.primitives import MAX_ARRAY_LENGTH
@@ -20,6 +28,7 @@ from groupcoord.wire import (
     encode_response,
     encode_response_parts,
 )
+from groupcoord.wire.api import KeptAnswers
 from groupcoord.wire.broker_messages import FetchedPartitionData, FetchResponse, TopicNameOrIdEntry
 from groupcoord.wire.fetch import COPIED_BYTES
 from tests.tables import as_one_test
@@ -97,3 +106,72 @@ def test_few_records_go_out_in_one_part(version: int) -> None:
         assert b"".join(found) == encode_response(header, response)
         assert len(found) == 1 or len(partitions) > 1
         assert max(map(len, found)) < 10_000
+
+
+# ---------------------------------------------------------------- kept answers
+
+
+HEADER = RequestHeader(88, 1, 7, "client")
+
+
+class Writer:
+    """Counts what it writes."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.count = 0
+
+    def write(self, response: Response, header: RequestHeader) -> bytes:
+        self.count += 1
+        return self.body
+
+
+@pytest.mark.parametrize(
+    ("body", "is_repeated", "count"), [(b"b" * 256, True, 1), (b"b" * 257, True, 2), (b"", False, 2)]
+)
+def test_a_short_answer_that_is_given_again_is_written_once(body: bytes, is_repeated: bool, count: int) -> None:
+    writer, response = Writer(body), StreamsGroupHeartbeatResponse(ErrorCode.NONE)
+    answers = KeptAnswers(writer.write, lambda _: is_repeated)
+    assert [answers.encode(response, HEADER) for _ in range(2)] == [body, body]
+    assert writer.count == count
+
+
+def test_an_equal_answer_is_another_one() -> None:
+    """The object counts: a new one may stand where an old one stood in memory."""
+    writer = Writer(b"")
+    answers = KeptAnswers(writer.write, lambda _: True)
+    for _ in range(3):
+        answers.encode(StreamsGroupHeartbeatResponse(ErrorCode.NONE), HEADER)
+    assert writer.count == 3
+
+
+def test_each_version_keeps_its_own() -> None:
+    """The same answer to heartbeats of both versions is as each of them has it."""
+    response = StreamsGroupHeartbeatResponse(ErrorCode.NONE, member_id="m", member_epoch=3, acceptable_recovery_lag=9)
+    headers = RequestHeader(88, 0, 7, "client"), HEADER
+    first, second = ([encode_response(header, response) for header in headers] for _ in range(2))
+    assert first == second
+    assert first[0] != first[1]
+
+
+# ---------------------------------------------------------------- loading
+
+
+CODE = """
+import sys
+from groupcoord.wire import decode_request, load_newest
+from groupcoord.wire.registry import APIS
+steps = list(load_newest())
+loaded = set(sys.modules)
+heartbeat = bytes.fromhex("000c0004 00000007 0001 63 00 0267 00000001 026d 00 00")
+join = bytes.fromhex("000b0009 00000007 0001 63 00 0267 00002710 00002710 01 00 02 78 01 00 00")
+for frame in (heartbeat, join):
+    decode_request(frame, "/127.0.0.1")
+print(len(steps) == len(APIS), sorted(set(sys.modules) - loaded))
+"""
+
+
+def test_nothing_is_left_for_the_first_request() -> None:
+    """There is a step for each API, and afterwards requests of the newest versions load nothing more."""
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    assert done.stdout == "True []\n"

@@ -1,4 +1,4 @@
-"""Assignors of consumer groups: groups without members or topics, and errors. Recorded groups hold all other rules."""
+"""Assignors of consumer groups: groups without members or topics, errors, and votes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from groupcoord.core.groups.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
+from groupcoord.core.groups.consumer.state import preferred_assignor, preferred_assignor_after
 from groupcoord.core.javacompat import hash_map_order
 
 UNIFORM = UniformAssignor()
@@ -62,3 +63,17 @@ def test_the_order_of_large_numbers_is_that_of_javas_sets() -> None:
     members = {member_id: MemberSpec((TOPIC,)) for member_id in "abc"}
     members["m"] = MemberSpec((TOPIC,), {TOPIC: tuple(range(20, 40))})
     assert UNIFORM.assign(group_of(members, 40))["m"][TOPIC] == (*range(32, 40), 20, 21)
+
+
+# ---------------------------------------------------------------- votes
+
+
+def test_most_votes_win() -> None:
+    """Members without a preference do not count; without any votes there is no preference."""
+    assert preferred_assignor({"range": 2, "uniform": 1}) == "range"
+    assert preferred_assignor_after({"range": 1, "uniform": 1}, None, "range") == "range"
+    assert preferred_assignor_after({"range": 1, "uniform": 1}, "uniform", None) == "range"
+    assert preferred_assignor_after({"range": 1}, "range", "uniform") == "uniform"
+    assert preferred_assignor({}) is None
+    assert preferred_assignor_after({"range": 1}, "range", None) is None
+    assert preferred_assignor_after({}, None, "own") == "own"

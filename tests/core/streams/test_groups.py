@@ -1,8 +1,9 @@
-"""Streams groups: steady heartbeats, shared writes, missing internal topics and custom assignors."""
+"""Streams groups: heartbeats, epochs, targets, topics, conversions and custom assignors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,20 @@ from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.assignors import MemberTasks, StreamsGroupSpec
 from groupcoord.core.groups.base.kind import STEADY_VALUES_MAX
 from groupcoord.core.groups.streams.group import StreamsGroup
+from groupcoord.core.groups.streams.heartbeat import TASK_OFFSETS_MAX
+from groupcoord.core.groups.streams.topology import InternalTopics
+from groupcoord.core.host_queries import CreateInternalTopics, InternalTopic, InternalTopicsCreated
 from groupcoord.errors import ConfigError
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import ConsumerGroupHeartbeat
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    KeyValue,
+    ListGroups,
+    OffsetCommit,
+    OffsetToCommit,
+    TaskOffset,
+    TopicToCommit,
+)
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver, Group
 from tests.core.streams.members import COUNTS, SETTINGS, Threads, active, answered
@@ -132,3 +144,121 @@ def test_a_heartbeat_that_names_very_much_is_not_remembered(threads: Threads) ->
     assert not group.steady
     threads.beat("a", 2, {"0": (0, 1, 2, 3)})
     assert list(group.steady) == ["a"]
+
+
+# ---------------------------------------------------------------- epochs
+
+
+@as_one_test
+@pytest.mark.parametrize(
+    ("runs", "is_task"),
+    [
+        ({"0": (0, 3)}, True),
+        ({"0": ()}, True),
+        ({"0": (4,)}, False),
+        ({"0": (-1,)}, False),
+        ({"1": ()}, False),
+        ({"1": (0,)}, False),
+    ],
+)
+def test_who_runs_what_is_no_task_is_refused(runs: dict[str, tuple[int, ...]], is_task: bool) -> None:
+    """Each task that a member names must be one of the topology."""
+    threads = Threads(Driver(topics=Topics(lines=4), **SETTINGS))
+    threads.join("a")
+    error_code = answered(threads.beat("a", 2, runs)).error_code
+    assert error_code is (ErrorCode.NONE if is_task else ErrorCode.INVALID_REQUEST)
+
+
+def test_offsets_of_very_many_tasks_are_refused(threads: Threads) -> None:
+    """They are kept in memory, for each member."""
+    threads.join("a")
+    many = tuple(TaskOffset("0", number, 1) for number in range(TASK_OFFSETS_MAX + 1))
+    assert answered(threads.beat("a", 2, task_offsets=many)).error_code is ErrorCode.INVALID_REQUEST
+    assert answered(threads.beat("a", 2, task_offsets=many[1:])).error_code is ErrorCode.NONE
+
+
+def test_tags_are_named_once(threads: Threads) -> None:
+    """A tag that is named twice makes the request fail, as in Kafka."""
+    twice = (KeyValue("zone", "a"), KeyValue("zone", "b"))
+    assert answered(threads.join("a", client_tags=twice)).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# ---------------------------------------------------------------- targets
+
+
+def test_who_has_no_tasks_when_the_group_rests_gets_them_with_another_epoch() -> None:
+    """The target of the log stays as it is: what it was made for grows with the epoch."""
+    threads = Threads(Driver(topics=Topics(lines=4), **SETTINGS))
+    threads.join("a", instance_id="i")
+    threads.join("b")
+    threads.beat("a", 2, {}, instance_id="i")
+    assert active(threads.beat("b", 3)) == {"0": (2, 3)}
+    threads.join("c", instance_id="i")
+    threads.beat("a", -2, instance_id="i")
+    assert active(threads.join("a", instance_id="i")) == {}
+    before = [member.target_assignment for member in threads.described.members]
+    told = answered(threads.beat("a", 3, instance_id="i"))
+    assert (told.member_epoch, dict(told.active_tasks or ())) == (4, {"0": (0, 1)})
+    assert [member.target_assignment for member in threads.described.members] == before
+    assert threads.described.assignment_epoch == 4
+
+
+# ---------------------------------------------------------------- internal topics
+
+
+INTERVAL_MS = 5_000
+STORE, BY_KEY = InternalTopic("store-changelog", 2, -1), InternalTopic("by-key", 2, -1)
+
+
+def test_a_topic_is_asked_for_once() -> None:
+    """All members miss it; an answer that does not come within two intervals is not waited for."""
+    topics = InternalTopics()
+    assert topics.ask((STORE, BY_KEY), None, INTERVAL_MS, 0) == ((BY_KEY, STORE), "")
+    assert topics.ask((STORE, BY_KEY), None, INTERVAL_MS, 2 * INTERVAL_MS - 1) == ((), "")
+    assert topics.ask((STORE,), None, INTERVAL_MS, 2 * INTERVAL_MS) == ((STORE,), "")
+
+
+def test_an_error_is_told_for_two_intervals() -> None:
+    """Then the topic is requested again, and the error is dropped."""
+    topics = InternalTopics()
+    asked, _ = topics.ask((STORE, BY_KEY), None, INTERVAL_MS, 0)
+    question = CreateInternalTopics(0, "app", asked, None)
+    topics.created(InternalTopicsCreated(question, {STORE.name: "no room"}), INTERVAL_MS, 1_000)
+    told = "; Creation failed: store-changelog (no room)."
+    assert topics.ask((STORE,), None, INTERVAL_MS, 1_000) == ((), told)
+    assert topics.ask((STORE,), None, INTERVAL_MS, 1_000 + 2 * INTERVAL_MS - 1) == ((), told)
+    assert topics.ask((STORE,), None, INTERVAL_MS, 1_000 + 2 * INTERVAL_MS) == ((STORE,), "")
+
+
+# ---------------------------------------------------------------- conversions
+
+
+COMMIT = OffsetCommit("group", (TopicToCommit("lines", (OffsetToCommit(0, 5),)),))
+
+
+def started(*, late: bool = False, **settings: Any) -> Threads:
+    return Threads(Driver(late=late, topics=Topics(lines=4), **{**SETTINGS, **settings}))
+
+
+def kinds(threads: Threads) -> list[tuple[str, str]]:
+    """Return type and state of the group, as it is listed."""
+    return [(group.group_type, group.group_state) for group in threads.driver.coordinator.call(ListGroups()).groups]
+
+
+def test_a_classic_group_stays_if_the_join_is_refused() -> None:
+    """Refused by the group or by the log; then no request waits."""
+    threads = started(late=True, group_streams_initial_rebalance_delay_ms=3_000)
+    threads.driver.submit(COMMIT)
+    threads.driver.write_all()
+    twice = threads.join("a", topology=threads.topology._replace(epoch=-1))
+    assert answered(twice).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    refused = threads.join("a")
+    threads.driver.refuse(NotEnoughReplicasError("refused"))
+    assert answered(refused).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert kinds(threads) == [("classic", "Empty")]
+    threads.driver.advance(2_000)
+    threads.join("a")
+    threads.driver.write_all()
+    threads.beat("a", 1)
+    threads.driver.advance(2_999)
+    assert active(threads.beat("a", 1)) is None
