@@ -1,4 +1,4 @@
-"""What members ask in these tests: one group, one topic, assignments of one's own."""
+"""Requests of members in these tests: one group, one topic, random assignments."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from .requests import CONFIG, GROUP, TOPIC, commit, committed, describe, fetch, 
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    """Run a story; whatever an event loop only logs is an error."""
+    """Run a coroutine; errors that the event loop only logs fail the test."""
     problems: list[dict[str, Any]] = []
 
     async def told() -> None:
@@ -35,7 +35,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 def test_members_join_and_sync() -> None:
-    """Who joins waits for the others without holding anybody up; each answer has the type of its request."""
+    """A waiting join delays no other request; each response has its request's type."""
 
     async def story() -> None:
         async with AsyncCoordinator(GroupCoordinator(config=CONFIG)) as coordinator:
@@ -53,7 +53,7 @@ def test_members_join_and_sync() -> None:
 
 
 def test_time_passes_by_itself() -> None:
-    """What is due is done without anybody asking: a first join waits for company, a silent member is expired."""
+    """Timers fire without requests: a first join waits for others, a silent member expires."""
 
     async def story() -> None:
         config = evolve(CONFIG, group_initial_rebalance_delay_ms=20)
@@ -71,7 +71,7 @@ def test_time_passes_by_itself() -> None:
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_who_stops_waiting_has_asked(how: str) -> None:
-    """A join that nobody waits for any more is a join all the same, as that of a client that has hung up."""
+    """A join whose caller no longer waits still takes effect, as that of a disconnected client."""
 
     async def story() -> None:
         clock = ManualClock()
@@ -97,7 +97,7 @@ def test_who_stops_waiting_has_asked(how: str) -> None:
 
 
 def test_a_request_that_is_replaced() -> None:
-    """A waiting join that a newer one of the same member replaces is never answered, and says so."""
+    """A waiting join that a newer one replaces is cancelled, with a reason."""
 
     async def story() -> None:
         config = evolve(CONFIG, group_initial_rebalance_delay_ms=3_000)
@@ -113,7 +113,7 @@ def test_a_request_that_is_replaced() -> None:
 
 
 def test_events_come_in_order() -> None:
-    """Who wants to know what happens to groups is called for each event, and may ask something itself."""
+    """The observer is called for each event, and may submit requests."""
 
     async def story() -> None:
         seen: list[type[Event]] = []
@@ -133,7 +133,7 @@ def test_events_come_in_order() -> None:
 
 
 def test_closing() -> None:
-    """Whoever waits when the coordinator closes is told NOT_COORDINATOR, and who comes later that there is none."""
+    """Waiting requests fail with NOT_COORDINATOR, later ones since the coordinator is closed."""
 
     async def story() -> None:
         config = evolve(CONFIG, group_initial_rebalance_delay_ms=3_000)
@@ -155,7 +155,7 @@ def test_before_it_is_started() -> None:
 
 
 def test_a_store_that_answers_from_a_thread() -> None:
-    """A commit is answered when a thread says that it is written, or refused when that thread says so."""
+    """A commit is answered when a thread reports its write, or refused when it reports a failure."""
 
     async def story() -> None:
         store = MemoryLogStore(acknowledge_late=True)

@@ -26,7 +26,7 @@ from .test_coordinator import run
 
 
 class SlowStore:
-    """A store that takes a few turns of the event loop for each append, and fails when it is told."""
+    """Store that takes a few turns of the event loop for each append, and fails on demand."""
 
     def __init__(self) -> None:
         self.log = MemoryLogStore()
@@ -74,7 +74,7 @@ def test_appends_of_one_partition_follow_each_other() -> None:
 
 
 def test_an_append_that_is_refused() -> None:
-    """Who waits is told; what was committed before stays, and the next commit is written."""
+    """The request fails; earlier commits stay, and the next one is written."""
 
     async def story() -> None:
         store = SlowStore()
@@ -92,7 +92,7 @@ def test_an_append_that_is_refused() -> None:
 
 
 def test_an_append_of_unknown_outcome() -> None:
-    """After an exception that says nothing the partition has failed; loading it again tells what is in the log."""
+    """After an unexpected exception the partition has failed; loading it again shows the log's content."""
 
     async def story() -> None:
         store = SlowStore()
@@ -157,7 +157,7 @@ def test_files_behind_threads(tmp_path: Path) -> None:
 
 
 def test_loading_past_the_event_loop() -> None:
-    """Who loads such a store without the event loop learns who does it."""
+    """Loading such a store without the event loop raises an error that names the right way."""
     store = TaskLogStore(SlowStore())
     with pytest.raises(StoreContractError, match="AsyncCoordinator"):
         list(store.read(0))

@@ -1,4 +1,4 @@
-"""Somebody else takes the log over: who had it says so, and answers nothing that may not be true any more."""
+"""Take-over of the log by another owner: the former one sends no outdated responses."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EVERYTHING: tuple[Request[Any], ...] = (
 
 
 class LateLooks(MemoryLogStore):
-    """A log in memory that is written at once, and looked at later: as whoever plays the thread behind it says."""
+    """Log in memory with immediate writes and late ownership checks, answered by the test."""
 
     def __init__(self) -> None:
         super().__init__(lease_ms=LEASE_MS)
@@ -84,7 +84,7 @@ class LateLooks(MemoryLogStore):
 
 
 class FailingLooks(MemoryLogStore):
-    """A log in memory whose owner can't be told for a while."""
+    """Log in memory whose ownership check fails for a while."""
 
     error: LogStoreError | None = None
 
@@ -127,7 +127,7 @@ def beat(coordinator: GroupCoordinator, member: JoinGroupResponse) -> ErrorCode:
 
 
 def test_a_deposed_owner_finds_out_though_nothing_is_written() -> None:
-    """It looks three times a lease; until then a heartbeat is answered, and after that nothing but refusals."""
+    """It checks three times a lease; until then heartbeats are answered, and later all requests fail."""
     clock, store, coordinator, member = owner(MemoryLogStore(lease_ms=LEASE_MS))
     lost: list[OwnershipLostError] = []
     coordinator.on_lost = lost.append
@@ -153,7 +153,7 @@ def test_a_deposed_owner_finds_out_though_nothing_is_written() -> None:
 
 
 def test_a_stalled_owner_says_nothing_that_was_true_before() -> None:
-    """Nobody ticks and nobody looks for longer than a lease: what was answered before that leaves as a refusal."""
+    """After a pause longer than a lease, earlier responses become refusals."""
     clock, store, coordinator, member = owner(MemoryLogStore(lease_ms=LEASE_MS))
     coordinator.submit(Heartbeat(GROUP, member.generation_id, member.member_id), "beat")
     coordinator.take_events()
@@ -172,7 +172,7 @@ def test_a_stalled_owner_says_nothing_that_was_true_before() -> None:
 
 
 def test_a_stalled_owner_does_not_say_who_is_no_member() -> None:
-    """What its groups made of a commit may be out of date as well: the member may live at the new owner."""
+    """Its view of a group may be outdated as well: the member may exist at the new owner."""
     clock, store, coordinator, member = owner(MemoryLogStore(lease_ms=LEASE_MS))
     store.take_over()
     clock.advance(LEASE_MS)
@@ -182,7 +182,7 @@ def test_a_stalled_owner_does_not_say_who_is_no_member() -> None:
 
 
 def test_a_stalled_owner_that_owns_still_goes_on() -> None:
-    """It looks at once, and then answers: nobody notices."""
+    """It checks at once, and then answers."""
     clock = ManualClock()
     coordinator = coordinator_on(MemoryLogStore(lease_ms=LEASE_MS), clock)
     member = joined(coordinator)
@@ -224,7 +224,7 @@ def test_an_append_may_be_what_tells() -> None:
 
 
 def test_answers_wait_for_a_look_that_is_answered_later() -> None:
-    """They leave when the log is known to be owned; and when nobody knows for a lease, as refusals."""
+    """They are sent when the ownership is confirmed, and refused if it is unknown for a lease."""
     clock, store = ManualClock(), LateLooks()
     coordinator = coordinator_on(store, clock)
     assert store.asked == 1
@@ -270,7 +270,7 @@ def test_a_lease_begins_with_the_look_not_with_its_answer() -> None:
 
 
 def test_who_closes_too_late_tells_of_nothing_but_the_end() -> None:
-    """Events that were held up don't come out because the coordinator is closed while nobody knows whose the log is."""
+    """Events that wait for an ownership check are dropped when the coordinator is closed."""
     clock, store = ManualClock(), FailingLooks(lease_ms=LEASE_MS)
     coordinator = coordinator_on(store, clock)
     joined(coordinator)
@@ -292,7 +292,7 @@ def test_who_can_be_followed_by_nobody_looks_at_nothing() -> None:
 
 
 def test_a_log_that_is_owned_again() -> None:
-    """What a load finds is the coordinator's own, also after a loss."""
+    """After a load, also after a loss, the coordinator owns its state again."""
     clock, store = ManualClock(), MemoryLogStore(lease_ms=LEASE_MS)
     coordinator = coordinator_on(store, clock)
     coordinator.call(commit(42))
@@ -307,7 +307,7 @@ def test_a_log_that_is_owned_again() -> None:
 
 
 def test_a_lease_is_shorter_than_a_session() -> None:
-    """Otherwise sessions would end before anybody may take over."""
+    """Otherwise sessions would end before another owner can take over."""
     with pytest.raises(ConfigError, match=r"45001 ms is longer than group\.consumer\.session\.timeout\.ms=45000"):
         GroupCoordinator(log_store=MemoryLogStore(lease_ms=45_001))
 
@@ -371,7 +371,7 @@ def test_the_body_ends_and_somebody_is_told(
 
 
 def test_an_answer_that_was_given_before_the_stall_and_read_after_it() -> None:
-    """The task that asked gets its turn after the lease is over: what it is told was looked at again."""
+    """A task that resumes after the end of the lease gets a response that was checked again."""
 
     async def story() -> None:
         clock, store = LeapingClock(), MemoryLogStore(lease_ms=LEASE_MS)
@@ -391,7 +391,7 @@ def test_an_answer_that_was_given_before_the_stall_and_read_after_it() -> None:
 
 
 def test_an_event_that_was_held_up_is_not_told() -> None:
-    """Whoever pushes assignments to workers pushes none that may be somebody else's by now."""
+    """Assignments that may belong to another owner are not emitted."""
     told: list[Event] = []
 
     async def story() -> None:
@@ -415,7 +415,7 @@ def test_an_event_that_was_held_up_is_not_told() -> None:
 
 
 def test_another_error_of_the_body_comes_out_as_it_is() -> None:
-    """So does a cancellation by somebody else; a body that has just come to its end says that the log was lost."""
+    """So does a cancellation from outside; a body that has just ended raises the loss of the log."""
 
     async def story() -> None:
         async def serve(then: Callable[[], object]) -> None:
@@ -453,7 +453,7 @@ def test_who_never_owned_the_log_does_not_start() -> None:
 
 
 def test_among_threads(caplog: pytest.LogCaptureFixture) -> None:
-    """The thread that looks after the time looks; the end of the ``with`` says that the log was lost."""
+    """The timer thread checks; the end of the ``with`` block raises the loss of the log."""
     store, lost = MemoryLogStore(lease_ms=30), threading.Event()
     inner = GroupCoordinator(config=CONFIG, log_store=store)
 
@@ -471,7 +471,7 @@ def test_among_threads(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_answer_that_a_thread_reads_too_late() -> None:
-    """As in an event loop: it is looked at again when the thread that asked has its turn."""
+    """As in an event loop: it is checked again when the requesting thread resumes."""
     clock, store = ManualClock(), MemoryLogStore(lease_ms=LEASE_MS)
 
     class Stalls(GroupCoordinator):

@@ -1,4 +1,4 @@
-"""Share groups and their share coordinator in one event loop, each over a log of its own that takes its time."""
+"""Share groups and their share coordinator in one event loop, each with a slow log."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_groups_wait_for_the_states_of_their_partitions() -> None:
 
 
 def test_how_much_is_left() -> None:
-    """What the program says of where partitions end, less what the share coordinator knows to be finished."""
+    """The embedding program's end offsets, less what the share coordinator counts as delivered."""
     program = Program()
     topic_id = program.topics.topic_id("orders")
     assert topic_id is not None
@@ -112,7 +112,7 @@ def test_how_much_is_left() -> None:
 
 
 def test_a_log_that_refuses_or_hangs() -> None:
-    """Who asks is told; the group asks again, and whoever waits too long is told that as well."""
+    """The request fails; the group retries, and requests that wait too long fail as well."""
     program = Program()
 
     async def scenario() -> None:

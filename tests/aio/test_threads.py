@@ -23,7 +23,7 @@ WAIT_S = 20
 
 
 def test_threads_share_it() -> None:
-    """Four threads commit and fetch, each for a group of its own, and each finds what it committed last."""
+    """Four threads commit and fetch, each for its group, and read their last commits."""
 
     def work(number: int) -> list[int]:
         found: list[int] = []
@@ -55,7 +55,7 @@ def test_members_wait_for_each_other() -> None:
 
 
 def test_time_passes_by_itself() -> None:
-    """What is due is done without anybody asking: a first join waits for company, a silent member is expired."""
+    """Timers fire without requests: a first join waits for others, a silent member expires."""
     expired = threading.Event()
     seen: list[type[Event]] = []
 
@@ -73,7 +73,7 @@ def test_time_passes_by_itself() -> None:
 
 
 def test_who_stops_waiting_has_asked() -> None:
-    """A join that nobody waits for any more is a join all the same, as that of a client that has hung up."""
+    """A join whose caller no longer waits still takes effect, as that of a disconnected client."""
     clock = ManualClock()
     config = evolve(CONFIG, group_initial_rebalance_delay_ms=3_000)
     with ThreadSafeCoordinator(GroupCoordinator(config=config, clock=clock)) as coordinator:
@@ -86,7 +86,7 @@ def test_who_stops_waiting_has_asked() -> None:
 
 
 def test_a_request_that_is_replaced() -> None:
-    """A waiting join that a newer one of the same member replaces is never answered, and says so."""
+    """A waiting join that a newer one replaces is cancelled, with a reason."""
     config = evolve(CONFIG, group_initial_rebalance_delay_ms=3_000)
     with ThreadSafeCoordinator(GroupCoordinator(config=config, clock=ManualClock())) as coordinator:
         required = coordinator.ask(evolve(join(), requires_known_member_id=True))
@@ -98,7 +98,7 @@ def test_a_request_that_is_replaced() -> None:
 
 
 def test_what_hangs_on_an_answer_may_ask() -> None:
-    """A callback of a future may ask again, and holds nobody up meanwhile."""
+    """A future's callback may submit requests, and delays no others."""
     with ThreadSafeCoordinator(GroupCoordinator(config=CONFIG)) as coordinator:
         found: Future[OffsetFetchResponse] = Future()
         store = coordinator.submit(commit(7))
@@ -107,7 +107,7 @@ def test_what_hangs_on_an_answer_may_ask() -> None:
 
 
 def test_closing() -> None:
-    """Whoever waits when the coordinator closes is told NOT_COORDINATOR, who comes later that there is none."""
+    """Waiting requests fail with NOT_COORDINATOR, later ones since the coordinator is closed."""
     before = threading.active_count()
     config = evolve(CONFIG, group_initial_rebalance_delay_ms=3_000)
     with ThreadSafeCoordinator(GroupCoordinator(config=config)) as coordinator:
@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_read() -> None:
 
 
 def test_time_goes_on_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """What goes wrong in timed work is logged, and the next thing is still done when it is due."""
+    """An error of timed work is logged, and the next timer still fires."""
     calls: list[Any] = []
     again = threading.Event()
 

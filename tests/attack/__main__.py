@@ -44,7 +44,7 @@ class Alone:
 
 
 def _fuzz(options: argparse.Namespace) -> Iterator[Runnable]:
-    """Yield rounds, each of which is the first of a seed of its own, so that it can be repeated alone."""
+    """Yield rounds with a seed each, so that each can be repeated alone."""
     if options.only is not None:
         yield fuzz(options.frames, options.seed, options.only)
         return

@@ -1,4 +1,4 @@
-"""Amplification attacks: small requests with large responses or much work, each on a server of its own."""
+"""Amplification attacks: small requests with large responses or much work, each on a new server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PART: dict[str, Any] = {
 
 
 def _of(api_key: int, version: int, values: dict[str, Any], times: int = 1) -> Callable[[], bytes]:
-    """Return a function that makes a request whose first array holds its first element several times."""
+    """Return a function that makes a request with its first array element repeated."""
     return lambda: repeated(layout(api_key, version, {**BODIES[api_key], **values}), times)
 
 
@@ -36,7 +36,7 @@ def _internal(name: str, partitions: int = 0) -> dict[str, Any]:
 
 
 def _joins_application(*parts: dict[str, Any]) -> Callable[[], bytes]:
-    """Let a member of a streams group join with a topology of these parts."""
+    """Join a streams group with a topology of these parts."""
     named = [{**PART, "subtopology_id": str(number), **part} for number, part in enumerate(parts)]
     values = {
         **dict.fromkeys(("instance_id", "rack_id", "user_endpoint", "task_offsets", "task_end_offsets")),

@@ -48,7 +48,7 @@ class Sent(NamedTuple):
 
 
 def expected_of(data: bytes) -> list[Sent]:
-    """Return the requests in a stream of bytes, as far as a server can tell them apart."""
+    """Return the requests in a stream of bytes, as far as a server can separate them."""
     found = []
     position = 0
     while position + 4 <= len(data):
@@ -177,10 +177,8 @@ class Fuzzer:
         self._number = 0
 
     def run(self, frames: int, only: int | None = None) -> None:
-        """Go on until the server has read so many frames, or hold one conversation only.
-
-        Raises:
-            FuzzFaultError: an answer is missing or wrong. The message names the conversation.
+        """Send frames until the server has read a number of them, or one conversation only. Raises: FuzzFaultError: a
+        response is missing or wrong. The message names the conversation.
         """
         if only is not None:
             self._begin(only)

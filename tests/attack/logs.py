@@ -44,7 +44,7 @@ class _HangError(BaseException):
 
 
 class Outcome(NamedTuple):
-    """What came of reading: records, or why there are none."""
+    """Result of reading: records, or the error."""
 
     records: list[BatchRecord] | None
     refusal: str
@@ -52,14 +52,14 @@ class Outcome(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What can be found in the files of a log by looking for every sound batch."""
+    """All intact batches in the files of a log."""
 
     records: list[BatchRecord]
     damage: list[tuple[Path, Damage, int]]
 
 
 def attack_logs(result: Result, count: int, seed: int, only: int | None = None) -> None:
-    """Make so many mutated logs, or the one of a number, and read each in every way."""
+    """Make a number of mutated logs, or the one with a number, and read each in every way."""
     pool = plausible_records()
     for number in range(count) if only is None else [only]:
         folder = Path(tempfile.mkdtemp(prefix="groupcoord-logs-"))
@@ -136,7 +136,7 @@ def find_truth(directory: Path) -> Truth:
 
 
 def compare(outcome: Outcome, truth: Truth) -> None:
-    """What was loaded must be everything, but for a torn tail that the log speaks of."""
+    """Check that everything was loaded, except a torn tail that was reported."""
     assert outcome.records is not None
     if outcome.records != truth.records:
         raise LogFaultError(
@@ -219,7 +219,7 @@ READINGS: dict[str, Callable[[SegmentLogStore], list[BatchRecord]]] = {
 
 
 def _check_going_on(directory: Path, record_count: int) -> None:
-    """What was loaded can be written on, and is all there when it is opened again."""
+    """Append to the loaded log, and open it again with all records."""
     commit = OffsetCommitRecord("after", "orders", 0, 1, -1, "", TIME_MS)
     with SegmentLogStore(directory) as store:
         base_offset = store.append(0, Ticket(0, 1), [LogRecord(commit, TIME_MS)])

@@ -101,7 +101,7 @@ class PieceOfLog:
 
     @property
     def is_new(self) -> bool:
-        """It is of message format v2."""
+        """Whether it has message format v2."""
         return len(self.data) >= BATCH_HEADER_BYTES and self.data[16] == MAGIC_V2
 
 

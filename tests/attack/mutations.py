@@ -49,12 +49,8 @@ Edit = tuple[int, int, bytes]
 
 
 class Mutator:
-    """Makes frames.
-
-    Args:
-        layouts: the requests to start from.
-        chance: decides.
-        names: texts to use besides the usual ones, such as ids that the server gave; may grow.
+    """Generator of mutated frames. Args: layouts: the requests to start from. chance: the source of randomness. names:
+    additional texts, such as ids that the server returned; may grow.
     """
 
     def __init__(self, layouts: Sequence[Layout], chance: random.Random, names: Sequence[bytes] = ()) -> None:
@@ -213,7 +209,7 @@ class Mutator:
         return piece.start, piece.start + width, length.to_bytes(width, "big")
 
     def _tags(self, layout: Layout) -> Edit:
-        """Tagged fields that nobody knows, or that are not as they should be."""
+        """Return unknown or malformed tagged fields."""
         tags = [piece for piece in layout.pieces if piece.kind == "tags"]
         if not tags:
             return self._value(layout)

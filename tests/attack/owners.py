@@ -1,6 +1,5 @@
-"""Two replicas on one log in PostgreSQL, of which the one that coordinates stands still for a time that chance decides.
-
-Whoever the other one has taken over from must not answer as a coordinator any more, whatever it had begun.
+"""Two replicas on one log in PostgreSQL; the coordinating one is suspended for random times. After a take-over it must
+not answer as a coordinator, whatever it had begun.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def _wait_for_one(replicas: Replicas, result: Result) -> None:
 
 
 def _answers(replicas: Replicas, replica: Replica) -> bool:
-    """Tell whether a replica coordinates: what it says then is what was promised."""
+    """Return whether a replica coordinates: its answers are then promises."""
     told = replica.beat("ann", replicas.epoch, replicas.owned)
     assert told["error"] in (LOST, "NONE"), f"the worker was told {told}"
     return bool(told["error"] != LOST)

@@ -228,7 +228,7 @@ def _check_offsets(server: Server, result: Result, findings: Findings) -> None:
 
 
 class Findings(NamedTuple):
-    """What a healthy client found."""
+    """Findings of a healthy client."""
 
     slowest: tuple[float, str]
     acknowledged: int
@@ -283,7 +283,7 @@ class HealthyClient:
 
 
 class HealthyProcess:
-    """Healthy client in a process of its own, whose waits do not depend on what the attack computes."""
+    """Healthy client in a separate process, whose waits do not depend on the attack's CPU use."""
 
     def __init__(self, port: int) -> None:
         context = multiprocessing.get_context("spawn")

@@ -129,7 +129,7 @@ def never_satisfied(server: Server, result: Result) -> None:
 
 
 def renewed_without_end(server: Server, result: Result) -> None:
-    """Somebody has 500 records, renews their locks one by one, again and again, and gives them back at last."""
+    """A member renews the locks of 500 records one by one, repeatedly, and releases them at last."""
     peer = Peer(server)
     topic_id = peer.topic_id(NARROW)
     peer.begin(topic_id, 1)

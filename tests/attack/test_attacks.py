@@ -89,7 +89,7 @@ def test_a_loss_is_found() -> None:
 
 @pytest.mark.ci
 def test_slowness_is_found() -> None:
-    """An attack fails if the server is slow, large, or holds connections whose clients are gone."""
+    """An attack fails if the server is slow, large, or keeps connections of closed clients."""
     held: list[Client] = []
     bounds = Bounds(slowest_ms=0.0, memory_mib=1.0, release_s=0.2)
     faults = str(run(Attack("harm", lambda server, result: held.append(server.connect())), bounds))

@@ -53,7 +53,7 @@ def test_valid_logs_are_loaded_whole(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_base_offset_that_the_checksum_does_not_cover(tmp_path: Path) -> None:
-    """A bit in the base offset of a batch, in a segment that isn't the last, is noticed whatever is called first."""
+    """A changed bit in the base offset of a batch, in a segment before the last, is noticed by every call."""
     log = valid_log(3)
     first = next(iter(log.segments.values()))
     first[0].data = bytes([first[0].data[0] | 0x10]) + first[0].data[1:]
@@ -88,7 +88,7 @@ def test_lost_records_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_refusal_by_accident_is_noticed(tmp_path: Path) -> None:
-    """An exception that says nothing to a user is a fault, whatever reading it came from."""
+    """An exception without a useful message is a fault, in every way of reading."""
 
     def stumble(store: SegmentLogStore) -> list[tuple[int, int, bytes | None, bytes | None]]:
         raise KeyError(7)

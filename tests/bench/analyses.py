@@ -40,22 +40,15 @@ _MIB_KIB = 1_024
 
 
 class Cost(NamedTuple):
-    """What one run took.
-
-    Attributes:
-        cpu_s: of all its processes.
-        peak_bytes: the most that they held together.
-    """
+    """Cost of one run. Attributes: cpu_s: of all its processes. peak_bytes: their largest memory together."""
 
     cpu_s: float
     peak_bytes: int
 
 
 def analyze(tree: Path, log: str, out: Path, options: list[str]) -> Cost:
-    """Run the command of a source tree in processes of its own, and return what it took.
-
-    Raises:
-        subprocess.CalledProcessError: it failed.
+    """Run the command of a source tree in new processes, and return its cost. Raises: subprocess.CalledProcessError: it
+    failed.
     """
     # What outlives its parent becomes a child of this process, so that its time is counted too.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

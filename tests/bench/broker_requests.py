@@ -40,7 +40,7 @@ Member = tuple[str, str, int]
 
 
 def start(directory: Path) -> Broker:
-    """Return a broker whose log is in ``directory``, with one topic."""
+    """Return a broker with its log in ``directory``, and one topic."""
     topics = TopicRegistry()
     with topics.edit() as edit:
         edit.create(TOPIC, 100)

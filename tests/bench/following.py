@@ -67,7 +67,7 @@ class GrowingLog:
 
 
 def _write(folder: Path, groups: int, partitions: int, asked: Connection) -> None:
-    """Let a log grow by the records and seconds that come through a pipe; send back how many records that were."""
+    """Append records and seconds from a pipe to a log; send back the number of records."""
     log = GrowingLog(folder, groups, partitions)
     while (wanted := asked.recv()) is not None:
         records, seconds = wanted

@@ -94,7 +94,7 @@ def largest_resident_bytes() -> int:
 
 
 def measured(directory: Path, tree: Path | None = None) -> dict[str, float]:
-    """Run :func:`measure` of this source tree, or another, in a process of its own."""
+    """Run :func:`measure` of this source tree, or another, in a new process."""
     command = [sys.executable, "-m", "tests.bench.loading", "--measure", str(directory)]
     environment = {**os.environ, "PYTHONPATH": str(tree)} if tree else None
     done = subprocess.run(command, check=True, capture_output=True, cwd=tree, env=environment)
@@ -103,7 +103,7 @@ def measured(directory: Path, tree: Path | None = None) -> dict[str, float]:
 
 
 def loaded_by_kafka(properties: Path, log: Path) -> int:
-    """Start the broker and stop it again; return how many milliseconds it says that loading took."""
+    """Start and stop the broker; return the load time that it logs, in milliseconds."""
     log.write_bytes(b"")
     with running(java("-Xmx2g", VERBOSE, "kafka.Kafka", str(properties)), PORT, log) as client:
         wait_for_groups(client, ["group-0"])

@@ -60,11 +60,8 @@ MODES: dict[str, tuple[str, ...]] = {
 
 
 class Server:
-    """A server in a process of its own.
-
-    Args:
-        command: with ``{port}``, ``{directory}`` and ``{settings}``.
-        directory: where it keeps its data.
+    """Server in a separate process. Args: command: with ``{port}``, ``{directory}`` and ``{settings}``. directory: its
+    data directory.
     """
 
     def __init__(self, command: str, directory: Path) -> None:
@@ -113,7 +110,7 @@ def build(source: Path, folder: Path) -> Path:
 
 @contextmanager
 def running(targets: dict[str, str], directory: Path) -> Iterator[dict[str, Server]]:
-    """Run all servers at once, each in a folder of its own, and end them."""
+    """Run all servers at once, each in its folder, and end them."""
     servers: dict[str, Server] = {}
     try:
         for target, command in targets.items():

@@ -33,7 +33,7 @@ TELLING_EVERY = 1_000
 
 @define
 class Summary:
-    """What came of many histories."""
+    """Results of many histories."""
 
     histories: int = 0
     commands: int = 0
@@ -74,7 +74,7 @@ class Summary:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run as told on the command line; return the exit status."""
+    """Run with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.beside_kafka", description=__doc__)
     parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, default=[*ARCHIVES])
     parser.add_argument("--seeds", metavar="A-B", help="make the histories of these seeds, the last one included")

@@ -1,4 +1,4 @@
-"""What Kafka's log cleaner leaves of a log of group records, as the oracle does it before it loads again."""
+"""Compaction of a log of group records as Kafka's log cleaner does it, run by the oracle before it loads again."""
 
 from __future__ import annotations
 

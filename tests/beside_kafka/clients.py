@@ -1,6 +1,5 @@
-"""Clients of both protocols that mostly do what real ones do next, and sometimes what none should.
-
-A client asks through its story and is told every answer, also one that comes late. It believes what it is told.
+"""Clients of both protocols that mostly behave like real ones, and sometimes wrongly. A client sends requests through
+its story and receives every response, also a late one. It trusts the responses.
 """
 
 from __future__ import annotations
@@ -335,7 +334,7 @@ class ClassicClient(RandomClient):
         }
 
     def _version_of(self, least: int, most: int, least_static: int) -> int:
-        """Return a version of a request that can say who sends it, mostly."""
+        """Return a version of a request, mostly one that identifies its sender."""
         draw = self.story.draw
         if self.instance_id and draw.random() < 0.95:
             least = least_static
@@ -370,7 +369,7 @@ class ClassicClient(RandomClient):
         self.story.ask("SyncGroup", version, _known({**body, **fields}, since, version), self)
 
     def _assignments(self) -> list[Body]:
-        """Give each partition to somebody; a few leaders forget a member or give a partition to two."""
+        """Assign each partition to a member; a few leaders omit a member or assign a partition twice."""
         draw, owned = self.story.draw, dict[str, list[TopicPartition]]({member_id: [] for member_id in self._members})
         if owned:
             for name in self._names:

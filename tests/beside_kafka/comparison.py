@@ -1,7 +1,5 @@
-"""What came of one command: that of Kafka's own classes held against that of groupcoord.
-
-Answers and records are compared in bytes. Where these differ, they are read, and lists compared without regard to
-order: most of them are hash maps written out.
+"""Comparison of one command's results: Kafka's classes and groupcoord. Responses and records are compared in bytes.
+Where these differ, they are parsed, and lists compared in any order: most of them come from hash maps.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class Difference:
 
 @define
 class Tally:
-    """How much was compared, and how much of it was the same to the byte."""
+    """Number of comparisons, and of those equal to the byte."""
 
     answers: int = 0
     equal_answers: int = 0
@@ -170,7 +168,7 @@ def written_of(event: Step) -> Written:
 
 
 def described(written: Written) -> list[Any]:
-    """Return records in a form in which only what they say counts: those of one append are ordered by key."""
+    """Return records in comparable form: those of one append are sorted by key."""
     if isinstance(written.records, str):
         return [{"key": {"type": written.records}, "value": None}]
     records = [describe_record(key, value) for key, value in written.records]

@@ -85,7 +85,7 @@ AnyGroup = GroupMetadata | ConsumerGroup | ShareGroup | StreamsGroup
 
 @frozen
 class Answer:
-    """What a request was answered."""
+    """Response to a request."""
 
     token: str
     at_ms: int
@@ -105,7 +105,7 @@ class Written:
 
 @define
 class Outcome:
-    """What came of a command."""
+    """Result of a command."""
 
     answers: list[Answer] = field(factory=list)
     appends: list[Written] = field(factory=list)
@@ -115,7 +115,7 @@ class Outcome:
 
 
 class _ToldStore(MemoryLogStore):
-    """A log that tells what was written to it, refuses the next appends and is cleaned as told."""
+    """Log that records its appends, refuses the next ones and is compacted on demand."""
 
     def __init__(self, tell: Callable[[int, Sequence[LogRecord]], None]) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class _ShareHost(LoneShareHost):
 
 
 class Coordinator:
-    """A coordinator of one log partition, with a log, topics and a clock of its own."""
+    """Coordinator of one log partition, with its log, topics and clock."""
 
     def __init__(self, command: Command) -> None:
         config = Config.from_properties({**command["config"], "offsets.topic.num.partitions": 1})
@@ -197,7 +197,7 @@ class Coordinator:
         }
 
     def do(self, step: Step) -> Outcome:
-        """Do as told; return what came of it."""
+        """Execute a command; return its result."""
         self._ids.hear(json.dumps([step["events"], step["timers"]]))
         self._outcome = Outcome()
         self._share_assignor.asked.clear()
@@ -328,7 +328,7 @@ class Coordinator:
 
 
 def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
-    """Yield what timers of a group would find something to do, and of whom."""
+    """Yield the effective timers of a group, with their members."""
     if isinstance(group, ShareGroup):
         for member_id in group.state.members:
             yield TimerKind.SHARE_SESSION, member_id

@@ -41,7 +41,7 @@ LEFT_BEHIND = (
 
 
 class Known(Enum):
-    """Why a history goes on differently from here on, by ``docs/gaps.md``."""
+    """Reason for a history to continue differently, by ``docs/gaps.md``."""
 
     FORGOTTEN_GROUP = "an empty consumer or streams group is joined with a member id that nobody knows"
     LEADER = "the leader is gone, and another one is chosen"
@@ -62,7 +62,7 @@ class Known(Enum):
 
 @frozen
 class Verdict:
-    """How far a history went the same way."""
+    """Extent to which a history had equal results."""
 
     name: str
     steps: int
@@ -83,7 +83,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def follow(history: dict[str, Any]) -> Verdict:
-    """Tell groupcoord the commands of a history, as long as the same comes of them as with Kafka."""
+    """Execute the commands of a history while the results equal Kafka's."""
     name, (new, *steps) = history["name"], history["steps"]
     memory, tally = _Memory(Coordinator(new)), Tally()
     for number, step in enumerate(steps):
@@ -111,7 +111,7 @@ def _joins_empty_group(coordinator: Coordinator, step: Step) -> bool:
 
 
 def _takes_second_place(coordinator: Coordinator, step: Step) -> bool:
-    """Tell whether a member joins with the instance id of another."""
+    """Return whether a member joins with the instance id of another."""
     body = step.get("body", {})
     group = coordinator.group(body.get("group_id", "")) if body.get("instance_id") else None
     if not isinstance(group, ConsumerGroup) or body["member_id"] not in group.state.members:
@@ -282,21 +282,21 @@ class _Memory:
         return None
 
     def _are_members_in_another_order(self, step: Step, found: list[Difference]) -> bool:
-        """Tell whether nothing but targets of a share group differs, which members in another order would have."""
+        """Return whether only targets of a share group differ, explained by another order of members."""
         if not all(any(where in difference.what for where in WHERE_TARGETS_SHOW) for difference in found):
             return False
         written = [record for event in step["events"] if "records" in event for record in described(written_of(event))]
         return any(comes_of_another_order(group, written) for group in self.coordinator.share_targets())
 
     def _is_leader_chosen(self, difference: Difference) -> bool:
-        """Tell whether the leader that was is gone, in this step or before, so that both sides have chosen another."""
+        """Return whether the leader is gone, in this step or before, so that both sides elected another."""
         leaders = {difference.kafka["leader"], difference.here["leader"]}
         had_leader = leaders.isdisjoint(leader for leader in self.leaders.values() if leader is not None)
         return difference.here["leader"] in self.chosen or (had_leader and any(self.leaders.values()))
 
 
 def _is_refused(step: Step) -> bool:
-    """Tell whether the log refuses an append in this step."""
+    """Return whether the log refuses an append in this step."""
     return any("refused" in event for event in step["events"])
 
 
@@ -305,7 +305,7 @@ def _groups_of(records: list[Any]) -> set[str]:
 
 
 def _writes_epoch(records: Any) -> bool:
-    """Tell whether one of these records says that a consumer group's epoch has grown."""
+    """Return whether one of these records raises a consumer group's epoch."""
     return isinstance(records, list) and any(record["key"]["type"] in GROUP_EPOCHS for record in records)
 
 
@@ -317,11 +317,11 @@ def _order_of_assignment(member_ids: Iterable[str]) -> list[str]:
 def _is_order_open(
     member_ids: Iterable[str], order_of: Callable[[Iterable[str]], list[str]] = _order_of_assignment
 ) -> bool:
-    """Tell whether the order in which Java walks these ids depends on that in which they came."""
+    """Return whether Java's iteration order of these ids depends on their insertion order."""
     return len({tuple(order_of(arrivals)) for arrivals in permutations(sorted(member_ids)[:PERMUTED_MAX])}) > 1
 
 
 def _may_order_be_open(member_ids: Iterable[str]) -> bool:
-    """Tell the same of all members but maybe one, whom the request has brought: it comes to the map of the others."""
+    """Return the same for all members except perhaps a new one of the request."""
     ids = sorted(member_ids)
     return any(_is_order_open([other for other in ids if other != newcomer]) for newcomer in [None, *ids])

@@ -52,7 +52,7 @@ class UsedIds:
         self.said = self._said_before = ""
 
     def hear(self, said: str) -> None:
-        """Take what Kafka says to the next command: the ids in it that were not in what it said last are new."""
+        """Take Kafka's output of the next command: ids in it that were not in the previous one are new."""
         self._said_before, self.said = self.said, said
 
     def uuid(self) -> str:
@@ -63,7 +63,7 @@ class UsedIds:
         return self._next_used(JavaRandom.kafka_uuid)
 
     def _next_used(self, draw: Callable[[JavaRandom], str]) -> str:
-        """Return the next id that was used; another one if none was, since nobody gets to see it."""
+        """Return the next used id; a random one if none was used, since it is never visible."""
         before = self._random.state
         for _ in range(UNUSED_MAX):
             text = draw(self._random)

@@ -91,7 +91,7 @@ class ShareClient(RandomClient):
 
 
 class ShareStory(RandomStory):
-    """Makes one history, most of whose clients are members of share groups."""
+    """Generator of one history, mostly of members of share groups."""
 
     settings_of_groups = OF_SHARE_GROUPS
 

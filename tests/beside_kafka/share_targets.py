@@ -24,7 +24,7 @@ Target = dict[str, tuple[int, ...]]
 
 
 class WitnessedAssignor:
-    """The assignor of share groups, of which it is known what it was asked."""
+    """Assignor of share groups that records its input."""
 
     name = SimpleAssignor.name
 
@@ -37,7 +37,7 @@ class WitnessedAssignor:
 
 
 def comes_of_another_order(group: GroupSpec, records: list[Any]) -> bool:
-    """Tell whether members that came in another order would have these targets."""
+    """Return whether members in another order would have these targets."""
     written = {
         record["key"]["data"]["memberId"]: _target_of(record["value"]["data"])
         for record in records

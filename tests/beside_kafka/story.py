@@ -74,7 +74,7 @@ class RandomStory:
     # ------------------------------------------------------------ what clients need
 
     def ask(self, api: str, version: int, body: Body, client: RandomClient | None = None) -> None:
-        """Send a request; its sender is told the answer when it comes."""
+        """Send a request; its sender receives the response when it comes."""
         self._token += 1
         command = {"do": "request", "api": api, "version": version, "body": body, "token": self._token}
         if client is not None:
@@ -88,7 +88,7 @@ class RandomStory:
         return self._ids.kafka_uuid()
 
     def commit(self, client: RandomClient | None, group_id: str = "", **identity: Any) -> None:
-        """Commit offsets in the name of a client, or of nobody."""
+        """Commit offsets as a client, or without a member."""
         group_id = group_id or client.group_id if client is not None else group_id
         version = self._commit_version(client)
         self.ask("OffsetCommit", version, commit_body(self, version, group_id, identity), client)
@@ -108,7 +108,7 @@ class RandomStory:
         self.ask("TxnOffsetCommit", version, body, client)
 
     def fetch(self, client: RandomClient | None, member_id: str | None, member_epoch: int) -> None:
-        """Fetch offsets in the name of a client, or of nobody."""
+        """Fetch offsets as a client, or without a member."""
         groups = [client.group_id] if client is not None else self._groups
         version = self.draw.choice([10, 9, self.draw.randint(1, 10)])
         if len(groups) > 1:
@@ -203,7 +203,7 @@ class RandomStory:
         self._wait(max(1, self.draw.choice(near) + self.draw.choice([-1, 0, 1])))
 
     def _wait(self, ms: int) -> None:
-        """Let time pass, timer by timer while the log refuses appends: what fires then may change what fires next."""
+        """Advance the clock, timer by timer while the log refuses appends: each may change the next one."""
         end_ms = self.recording.now_ms + ms
         while self.recording.refuses and (due_ms := self.recording.next_timer_ms()) < end_ms:
             self._do({"do": "advance", "ms": max(1, due_ms - self.recording.now_ms)})

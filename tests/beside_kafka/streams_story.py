@@ -15,7 +15,7 @@ INTERNAL_TOPICS = ("rp", "cl0", "cl1", "x1")
 
 
 class StreamsStory(RandomStory):
-    """Makes one history, most of whose clients are threads of Kafka Streams."""
+    """Generator of one history, mostly of threads of Kafka Streams."""
 
     settings_of_groups = OF_STREAMS_GROUPS
 

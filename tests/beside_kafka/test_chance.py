@@ -21,7 +21,7 @@ FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", f"{SEED}:100").split(":")
 @pytest.mark.skipif(COMMAND is None, reason="KAFKA_ORACLE names no program that runs Kafka's classes")
 @pytest.mark.parametrize("kind", [RandomStory, ShareStory, StreamsStory])
 def test_random_histories(kind: type[RandomStory]) -> None:
-    """Whatever happens, the same comes of it, or what is different on purpose."""
+    """All results are equal, or differ on purpose."""
     assert COMMAND is not None
     with Oracle(COMMAND) as oracle:
         for seed in range(FIRST, FIRST + COUNT):

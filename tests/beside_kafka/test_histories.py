@@ -71,7 +71,7 @@ def test_what_is_altered_is_noticed(history: dict[str, Any]) -> None:
 
 
 def test_the_command_sorts_what_differs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says how much was compared, what differed and how often, and exits with 1 if something did."""
+    """It prints the number of comparisons and of differences, and exits with 1 if there are any."""
     altered = next(alterations(HISTORIES[0]))
     monkeypatch.setattr("tests.beside_kafka.__main__.read", lambda path: [HISTORIES[0], altered])
     assert main(["any"]) == 1

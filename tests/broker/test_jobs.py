@@ -64,7 +64,7 @@ def test_a_connection_that_waits_for_a_job_costs_no_turn(broker: Broker) -> None
 
 @pytest.mark.parametrize("done", [0, 1])
 def test_a_peer_that_leaves_while_a_job_waits(broker: Broker, done: int) -> None:
-    """The job isn't done if it had not begun; otherwise its result is nobody's."""
+    """A job that had not begun is dropped; the result of a running one is ignored."""
     jobs, connection = LateJobs(broker), broker.connect("/127.0.0.1")
     connection.receive_data(describe(1))
     (job,) = jobs.waiting
@@ -79,7 +79,7 @@ def test_a_peer_that_leaves_while_a_job_waits(broker: Broker, done: int) -> None
 
 
 def test_a_large_request_that_is_none(broker: Broker) -> None:
-    """What a job finds wrong closes the connection with the words for a small request."""
+    """A malformed large request closes the connection with the message of a small one."""
     jobs, connection = LateJobs(broker), broker.connect("/127.0.0.1")
     connection.receive_data(describe(1, length=COUNT + 1))
     assert connection.closing is None
@@ -148,7 +148,7 @@ def test_the_thread_does_one_job_after_the_other(thread: JobThread) -> None:
 
 
 def test_a_loop_that_is_closed_ends_no_thread(thread: JobThread) -> None:
-    """A job whose server is gone is done for nobody, and the next one is done."""
+    """A job whose server is gone is ignored, and the next one is done."""
     loop, done = asyncio.new_event_loop(), threading.Event()
     loop.close()
     thread.start(Job(bool), lambda: loop.call_soon_threadsafe(bool))
@@ -158,7 +158,7 @@ def test_a_loop_that_is_closed_ends_no_thread(thread: JobThread) -> None:
 
 @pytest.mark.parametrize("loop_factory", loop_factories())
 def test_a_server_ends_while_a_job_is_done(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """It doesn't wait for it; clients see their connections closed."""
+    """It does not wait for the job; clients see their connections closed."""
     begun, may_end = threading.Event(), threading.Event()
 
     def take_long(*arguments: object) -> None:

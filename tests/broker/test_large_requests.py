@@ -31,12 +31,12 @@ LARGE = LARGE_REQUEST_BYTES + 5_000
 
 
 def large(correlation_id: int, value: bytes = b"v", size: int = LARGE) -> bytes:
-    """Return a Produce of one batch that has so many bytes and some."""
+    """Return a Produce of one batch with a minimum size."""
     return produce(TOPIC, 0, [value * 1_000] * (size // 1_000), NOW_MS, acks=1).encode(correlation_id)
 
 
 def of_many_partitions(correlation_id: int, count: int) -> bytes:
-    """Return a Produce of small batches for so many partitions, and behind them one without records of many bytes."""
+    """Return a Produce of small batches for a number of partitions, and a large one without records behind them."""
     batch = encode_batch(0, [(None, b"v", NOW_MS)], leader_epoch=-1, base_sequence=-1)
     partitions = [struct.pack(">i", index) + blob(batch) for index in range(count - 1)]
     partitions.append(struct.pack(">i", count) + blob(bytes(LARGE)))
@@ -78,7 +78,7 @@ def never_ending(broker: Broker) -> None:
 
 
 def test_a_large_produce_is_answered_at_once() -> None:
-    """It names one partition, so it waits for no turn and no job; its log holds what a small one's does."""
+    """It has one partition, so it needs no turn and no job; its log is that of a small one."""
     broker = new_broker()
     connection = broker.connect("/127.0.0.1")
     assert connection.receive_data(large(1))
@@ -109,7 +109,7 @@ def test_many_partitions_let_others_go_in_between(count: int) -> None:
 
 
 def test_a_topic_that_goes_meanwhile() -> None:
-    """What is left of a Produce whose topic is deleted at another's turn is refused, and makes no new log."""
+    """The rest of a Produce whose topic is deleted in between is refused, and creates no log."""
     broker = new_broker()
     never_ending(broker)
     connection = broker.connect("/127.0.0.1")
@@ -132,7 +132,7 @@ def test_a_topic_that_goes_meanwhile() -> None:
 
 
 def keyed(count: int) -> bytes:
-    """Return a batch of so many small records with keys."""
+    """Return a batch of a number of small records with keys."""
     return encode_batch(0, [(b"k", b"v" * 20, NOW_MS)] * count, leader_epoch=-1, base_sequence=-1)
 
 
@@ -140,7 +140,7 @@ def keyed(count: int) -> bytes:
     ("records", "is_divided"), [(keyed(1_000), True), (gzipped(keyed(500)), True), (keyed(10), False)]
 )
 def test_records_that_are_looked_into_let_others_go_in_between(records: bytes, is_divided: bool) -> None:
-    """Where a compacted topic wants keys, of many records or of compressed ones, however few bytes those are."""
+    """Where a compacted topic checks keys, with many records or compressed ones, however few their bytes."""
     assert is_divided == (is_compressed(records) or len(records) > SHORT_BYTES)
     assert len(gzipped(keyed(500))) < SHORT_BYTES
     broker = new_broker()
@@ -183,7 +183,7 @@ def test_any_cut_gives_the_same_log(count: int) -> None:
 
 
 def test_what_is_claimed_takes_no_memory() -> None:
-    """Who says that 100 MiB will come, and sends a little of it, takes no more than that."""
+    """A peer that announces 100 MiB and sends a little of it takes no more memory than that."""
     connection = new_broker().connect("/127.0.0.1")
     tracemalloc.start()
     connection.receive_data(struct.pack(">i", 100 * 1024 * 1024) + bytes(1_000))

@@ -1,4 +1,4 @@
-"""The command in processes of its own that get signals at moments of their start, each the same in every run."""
+"""Command in processes that get signals at moments of their start, the same in every run."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def interrupted(
 
 
 class Shown:
-    """What a terminal shows; called with a pattern, it tells whether that is shown before the other end is closed."""
+    """Output of a terminal; called with a pattern, it returns whether that appears before the other end is closed."""
 
     def __init__(self, descriptor: int) -> None:
         self.text = ""

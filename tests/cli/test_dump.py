@@ -161,7 +161,7 @@ def test_filters(data_directory: Path, words: list[str], expected: list[tuple[in
 
 
 def test_a_group_of_which_there_is_nothing(data_directory: Path) -> None:
-    """One sentence names it, and the exit status is 1, whatever is printed; other filters may be the reason."""
+    """One sentence names it, with exit status 1 in every format; other filters may be the reason."""
     for more, told in (
         ((), "no record of group other"),
         (("--history",), "no record of group other"),
@@ -208,7 +208,7 @@ def test_damage_is_skipped_and_reported(data_directory: Path) -> None:
 
 
 def test_offsets_that_go_back_are_reported(tmp_path: Path) -> None:
-    """The CRC doesn't cover a batch's offset: one that goes back is printed, and said so."""
+    """The CRC doesn't cover a batch's offset: one that goes back is printed and reported."""
     path = tmp_path / "0.log"
     path.write_bytes(batch(5, COMMIT) + batch(4, COMMIT))
     done = dump(path)
@@ -265,7 +265,7 @@ def test_what_can_not_be_done(data_directory: Path, words: list[str], message: s
 
 
 def test_of_several_directories_some_may_have_nothing_of_the_topic(data_directory: Path) -> None:
-    """Such as those of workers, of whom one coordinates all groups; but not all of them."""
+    """For instance those of workers with one coordinator; at least one must have the topic."""
     empty, also = data_directory / "empty", data_directory / "also"
     for folder in (empty, also):
         folder.mkdir()
@@ -276,7 +276,7 @@ def test_of_several_directories_some_may_have_nothing_of_the_topic(data_director
 
 
 def test_a_file_that_can_not_be_read(data_directory: Path) -> None:
-    """What is no file is reported, the rest printed, exit status 1."""
+    """A missing file is reported, the rest printed, with exit status 1."""
     (data_directory / "__consumer_offsets-2" / "00000000000000000009.log").mkdir()
     done = dump(data_directory)
 
@@ -304,7 +304,7 @@ def test_a_broken_pipe_is_quiet(tmp_path: Path, words: tuple[str, ...]) -> None:
 
 
 def test_the_table(data_directory: Path) -> None:
-    """A table says the same in few words, and escapes what would be a command to the terminal."""
+    """The table has the same content in short form, and escapes terminal commands."""
     path = data_directory / "__consumer_offsets-2" / "00000000000000000009.log"
     path.write_bytes(batch(9, OffsetCommitRecord("evil\x1b[2J", "t", 0, 1, metadata="\x9bx")))
     done = dump(data_directory, "--format", "table")
@@ -351,7 +351,7 @@ def test_a_segment_with_consumer_groups(tmp_path: Path) -> None:
 
 
 def test_consumer_groups_in_the_table(tmp_path: Path) -> None:
-    """Of a segment that a real broker wrote, each kind of a consumer group's records has a short text of its own."""
+    """Each record type of consumer groups, in a real broker's segment, has a short text."""
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(segment_bytes())
     done = dump(path, "--format", "table", environment={"COLUMNS": "400"})

@@ -49,7 +49,7 @@ def test_what_can_not_be_dumped_is_refused(server: ServerThread, tmp_path: Path)
 
 
 def test_what_is_lost_on_the_way_is_told(server: ServerThread) -> None:
-    """A cluster that doesn't answer any more ends with exit status 1, and says of which partition."""
+    """A cluster that stops answering ends with exit status 1, and the error names the partition."""
 
     def is_late(call: Call) -> bool:
         return bool(call.request.max_bytes > 1)  # unlike the first look, whether the topic may be read at all

@@ -163,7 +163,7 @@ def test_filters(data_directory: Path, words: list[str], expected: list[int]) ->
 
 
 def test_a_kind_that_there_is_not(data_directory: Path) -> None:
-    """A type of record is no kind of row: one line says which there are, and nothing is printed."""
+    """A record type is no row type: one line lists the valid ones, and nothing is printed."""
     done = dump(data_directory, "--history", "--type", "group-metadata")
 
     assert (done.status, done.output) == (2, "")
@@ -192,7 +192,7 @@ def test_a_story_by_default(data_directory: Path) -> None:
 
 
 def test_the_table(data_directory: Path) -> None:
-    """A table says the same in few words, and escapes what would be a command to the terminal."""
+    """The table has the same content in short form, and escapes terminal commands."""
     done = dump(data_directory, "--history", "--format", "table")
 
     assert (done.status, done.error) == (0, "")
@@ -227,7 +227,7 @@ def test_damage_leaves_a_gap(data_directory: Path) -> None:
 
 
 def test_consumer_groups(tmp_path: Path) -> None:
-    """The table tells of epochs, of members, of what moved and of who was slow."""
+    """The table has epochs, members, moved partitions and slow revocations."""
     done = dump(write_story(tmp_path, crew), "--history", "--format", "table")
     lines = [" ".join(line.split()) for line in done.output.splitlines()]
 

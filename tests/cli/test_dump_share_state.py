@@ -43,7 +43,7 @@ def data_directory(folder: Path) -> Path:
 
 
 def test_states_are_told(tmp_path: Path) -> None:
-    """Snapshots, updates and tombstones have the fields of Kafka's schemas; what is unknown is told in bytes."""
+    """Snapshots, updates and tombstones have the fields of Kafka's schemas; unknown ones are in bytes."""
     status, lines = states(data_directory(tmp_path))
     assert status == 0
     key = {"groupId": "workers", "topicId": "AAAAAAAAAAAAAAAAAAAABw", "partition": 3}
@@ -74,7 +74,7 @@ def test_states_are_told(tmp_path: Path) -> None:
 
 
 def test_some_are_told(tmp_path: Path) -> None:
-    """Those of a group, or of a type; a table of them there isn't."""
+    """Those of a group or of a type; there is no table of them."""
     data_dir = data_directory(tmp_path)
     assert [line["offset"] for line in states(data_dir, "--group", "others")[1]] == [3]
     assert [line["offset"] for line in states(data_dir, "--type", "share_update")[1]] == [1]

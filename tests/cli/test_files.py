@@ -30,7 +30,7 @@ NAMES = JSON | {"topics in a data directory": "topics.json"}
 
 
 def fifo(path: Path) -> None:
-    """Make a file whose writer never comes."""
+    """Make a FIFO without a writer."""
     os.mkfifo(path)
 
 

@@ -34,7 +34,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(name="log", scope="module")
 def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A segment file of so many records that a pipe doesn't hold what they are printed as."""
+    """Return a segment file with more printed records than a pipe holds."""
     path = tmp_path_factory.mktemp("log") / f"{0:020d}.log"
     path.write_bytes(b"".join(batch(offset, COMMIT) for offset in range(5_000)))
     return path
@@ -49,7 +49,7 @@ def expected_status(command: tuple[str, ...], number: signal.Signals) -> int:
 
 
 def check_moments(folder: Path, command: tuple[str, ...], log: Path, sample_size: int) -> None:
-    """Interrupt the start of a command at so many of its moments, from the first to the last."""
+    """Interrupt the start of a command at a number of its moments, from the first to the last."""
     if command is DEMO:
         pytest.importorskip("kafka")
     words = words_of(command, log)

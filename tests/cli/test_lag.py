@@ -101,7 +101,7 @@ def test_lines_for_programs(groupcoord: Run, server: ServerThread) -> None:
 
 
 def test_groups_are_left_out(groupcoord: Run, server: ServerThread) -> None:
-    """A group whose whole name matches an expression is not shown; an expression that is none is an error."""
+    """A group whose whole name matches an expression is not shown; an invalid expression is an error."""
     words = ("lag", "--bootstrap-server", server.bootstrap)
     out = groupcoord(*words, "--exclude-group", "a.*", "--exclude-group", "bill")[1]
 
@@ -146,7 +146,7 @@ def test_metrics_are_those_of_analyze(server: ServerThread) -> None:
 
 
 def test_what_is_wrong_is_told_in_a_line(groupcoord: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cluster is a usage error; where nobody listens the command has failed."""
+    """A missing cluster is a usage error; an unreachable one is a failure."""
     monkeypatch.setattr("groupcoord.analysis.live.cluster.FIRST_ANSWER_MS", 1)
     assert groupcoord("lag") == (
         2,

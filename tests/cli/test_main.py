@@ -42,7 +42,7 @@ def test_version() -> None:
     ("line", "found"), [("groupcoord ser", {"serve"}), ("groupcoord simulate --see", {"--seed", "--seeds"})]
 )
 def test_completion(line: str, found: set[str]) -> None:
-    """A shell completes commands, and the options of a command whose module is loaded for that."""
+    """A shell completes commands, and the options of a command, whose module is then loaded."""
     words = len(line.split()) - 1
     printed = run(_GROUPCOORD_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(words))
     assert set(printed.split()) == found
@@ -55,7 +55,7 @@ def test_completion(line: str, found: set[str]) -> None:
 def test_the_extra_of_a_missing_package_is_named(
     url: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A server over an engine whose client library is missing says what to install, and exits with 2."""
+    """A server over an engine without its client library prints the extra to install, and exits with 2."""
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
@@ -77,7 +77,7 @@ def test_the_extras_have_the_packages() -> None:
 
 @pytest.fixture
 def piped(monkeypatch: pytest.MonkeyPatch) -> Console:
-    """A console of a process whose output is no terminal."""
+    """Console of a process whose output is no terminal."""
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     return console.open_console()
 
@@ -137,7 +137,7 @@ def test_names_do_not_steer_a_terminal(piped: Console, capsys: pytest.CaptureFix
 
 
 def test_commands_print_by_what_escapes() -> None:
-    """No command has a console, or a way to stdout or stderr, of its own; JSON escapes by itself."""
+    """Commands print only through the escaping console; JSON escapes by itself."""
     found = set()
     for path in Path(cli.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -149,7 +149,7 @@ def test_commands_print_by_what_escapes() -> None:
 
 
 def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where no bar can be shown, a line says now and then how far the work is; nothing does if nobody wants it."""
+    """Without a terminal, progress is a line now and then; with --quiet there is none."""
     monkeypatch.setattr(console, "LINE_INTERVAL_S", 0.001)
     told = ""
     with console.progress_bar(TextColumn("")) as bar:

@@ -40,7 +40,7 @@ def fetched(pom: str) -> Path:
 
 @contextmanager
 def running(log: Path, libs: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program of Java, whose output goes to a file, and see that it is gone afterwards."""
+    """Run a Java program with its output in a file, and end it."""
     options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{libs}/*"]
     with log.open("ab") as output:
         process = subprocess.Popen(["java", *options, *arguments], stdout=output, stderr=output)
@@ -52,7 +52,7 @@ def running(log: Path, libs: Path, *arguments: str) -> Iterator[subprocess.Popen
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[tuple[str, str]]:
-    """Return (key, value) of the committed records of a topic, so many at least, and what comes in a second more."""
+    """Return (key, value) of the committed records of a topic: a minimum number, and those of one more second."""
     from confluent_kafka import Consumer
 
     settings = {"group.id": "reader", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
@@ -81,7 +81,7 @@ class WordCount:
         self._bootstrap, self._jars, self._folder, self._settings = bootstrap, jars, folder, settings
 
     def running(self, name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """Run an instance with state of its own."""
+        """Run an instance with its own state."""
         program, state = str(APPLICATIONS / "WordCount.java"), str(self._folder / name)
         arguments = (program, self._bootstrap, "application", state, "words", "counts", *self._settings)
         return running(self._folder / f"{name}.log", self._jars, *arguments)

@@ -1,4 +1,4 @@
-"""Consumers in processes of their own that tell their partitions line by line: ours, librdkafka's, Java's and Go's."""
+"""Consumers in separate processes that print their partitions: ours, librdkafka's, Java's and Go's."""
 
 from __future__ import annotations
 
@@ -30,12 +30,7 @@ JAVA_CLASSES = {
 
 
 class Consumer:
-    """A consumer's process, and what it has told.
-
-    Attributes:
-        lines: all it printed.
-        owned: the partitions that it has, by its own words.
-    """
+    """Process of a consumer. Attributes: lines: its output. owned: its partitions, by its output."""
 
     def __init__(self, command: list[str]) -> None:
         self.lines: list[str] = []
@@ -60,7 +55,7 @@ class Consumer:
         return [sorted(int(name.rpartition("-")[2]) for name in names) for names in told]
 
     def stop(self) -> None:
-        """Let it leave its group, and wait for its end."""
+        """Leave the group, and wait for the end of the process."""
         self._process.terminate()
         try:
             self._process.wait(STOP_S)

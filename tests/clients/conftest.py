@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a test here pass when kafka-python, closed while it connects, leaves the socket to the garbage collector."""
+    """Ignore sockets that kafka-python leaves to the garbage collector when closed while connecting."""
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def left_sockets() -> Iterator[None]:
-    """Collect such sockets before a test elsewhere runs, which accepts none."""
+    """Collect such sockets before tests of other modules, which accept none."""
     yield
     gc.collect()
 
@@ -36,6 +36,6 @@ def client_libraries() -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that all tests of a module share: each has groups of its own."""
+    """A server shared by all tests of a module: each has its own groups."""
     with open_server(tmp_path_factory.mktemp("data")) as server:
         yield server

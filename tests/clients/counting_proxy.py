@@ -12,7 +12,7 @@ FETCH, LIST_OFFSETS = 1, 2
 
 
 class CountingProxy:
-    """Listens on a port of its own. Where to pass connections on to is set later, as ``target_port``."""
+    """Proxy on a port of its own. The target is set later, as ``target_port``."""
 
     def __init__(self) -> None:
         self.target_port = 0

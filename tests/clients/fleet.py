@@ -1,4 +1,4 @@
-"""Groups of real clients: for each library a group whose members all use it, and one group with a member of each."""
+"""Groups of real clients: a group for each library, and one with a member of each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Group:
         self.members = members
 
     def owns_all(self) -> bool:
-        """Tell whether every partition is owned exactly once, and each member has some."""
+        """Return whether every partition is owned exactly once, and each member has some."""
         return own_each_once(self.members, PARTITION_COUNT)
 
     def describe(self) -> str:
@@ -52,7 +52,7 @@ class Group:
 
 
 def open_server(data_dir: Path, port: int = 0) -> ServerProcess:
-    """Return a server whose topics hold nothing: the offsets that are committed here are made up."""
+    """Return a server whose topics are empty: the committed offsets here are invented."""
     topics = {TOPIC: PARTITION_COUNT}
     return ServerProcess(data_dir, port=port, topics=topics, settings=SETTINGS, words=["--no-records"])
 
@@ -92,16 +92,15 @@ def wait_for_all(groups: list[Group], condition: Callable[[Group], bool], expect
 
 
 def is_stable(server: ServerProcess, group: Group) -> bool:
-    """Tell whether the server says: Stable, with exactly these members."""
+    """Return whether the group is described as Stable, with exactly these members."""
     described = describe_group(server.port, group.group_id)
     names = tuple(sorted(member.name for member in group.members))
     return (described.state, described.client_ids) == ("Stable", names)
 
 
 def follows(stored: dict[str, dict[int, int]], group: Group) -> bool:
-    """Tell whether what is stored, by group, is the last acknowledged offset of each partition or one commit more.
-
-    The one commit more is that which the server has written, but could not answer before it was killed.
+    """Return whether the stored offsets, by group, are the last acknowledged ones or one commit more. The one commit
+    more is that which the server has written, but could not answer before it was killed.
     """
     offsets, last = stored[group.group_id], acknowledged(group.members)
     return offsets.keys() >= last.keys() and all(

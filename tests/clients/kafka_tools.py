@@ -98,12 +98,8 @@ CHANCE = (
 
 @frozen
 class Printed:
-    """What a command came to.
-
-    Attributes:
-        command: its line in ``commands.txt``.
-        status: with which it ended.
-        lines: what it printed, without what chance decides, in order of the alphabet: tools go through hash maps.
+    """Result of a command. Attributes: command: its line in ``commands.txt``. status: its exit status. lines: its
+    output without random parts, sorted, since tools iterate over hash maps.
     """
 
     command: str
@@ -130,7 +126,7 @@ class Difference:
     status: bool = False
 
     def is_about(self, command: str) -> bool:
-        """Say whether a command may differ in this way."""
+        """Return whether a command may differ in this way."""
         return re.search(self.command, command) is not None
 
 

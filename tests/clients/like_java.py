@@ -30,7 +30,7 @@ AT_A_TIME = 10
 
 @frozen
 class Life:
-    """How long a consumer lives, and when it commits."""
+    """Lifetime of a consumer, and the times of its commits."""
 
     duration_ms: int = 6_000
     commit_after_ms: int = 500
@@ -72,7 +72,7 @@ async def live(example: Any, bootstrap: tuple[str, int], config: Mapping[str, An
 
 
 def live_in_java(bootstrap: str, protocol: str, life: Life, groups: list[str]) -> None:
-    """Let Java's consumers live, each in a group of its own."""
+    """Run Java's consumers, each in its own group."""
     options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{LIBS}/*"]
     arguments = [bootstrap, TOPIC, str(life.duration_ms), str(life.commit_after_ms), protocol]
     program = PROGRAMS / "JavaLives.java"
@@ -80,7 +80,7 @@ def live_in_java(bootstrap: str, protocol: str, life: Life, groups: list[str]) -
 
 
 def live_in_librdkafka(bootstrap: str, protocol: str, life: Life, groups: list[str]) -> None:
-    """Let librdkafka's consumers live, each in a group of its own."""
+    """Run librdkafka's consumers, each in its own group."""
     with ThreadPoolExecutor(AT_A_TIME) as threads:
         list(threads.map(lambda group: _live_in_librdkafka(bootstrap, protocol, life, group), groups))
 

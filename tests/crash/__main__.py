@@ -17,7 +17,7 @@ STEP = 25
 
 
 def main() -> int:
-    """Run as told on the command line; return the exit status."""
+    """Run with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=None, help="decides what clients do and when; random by default")

@@ -45,7 +45,7 @@ def three_batches(directory: Path) -> list[tuple[int, int]]:
 
 
 class RollingStore(SegmentLogStore):
-    """A store whose segments are full after ``roll_bytes``, though compaction may make larger ones."""
+    """Store whose segments are full after ``roll_bytes``, though compaction may make larger ones."""
 
     def __init__(self, directory: Path, *, roll_bytes: int, **arguments: Any) -> None:
         super().__init__(directory, **arguments)

@@ -80,7 +80,7 @@ def test_groups_and_members(coordinator: GroupCoordinator) -> None:
 
 
 def test_generations(coordinator: GroupCoordinator) -> None:
-    """No group is in an older generation than the newest that a client was told."""
+    """No group is in an older generation than the newest one that a client received."""
     assert len(TRUTH["generations"]) >= 5
     for group_id, generation_id in TRUTH["generations"].items():
         partition = coordinator.partition(coordinator.partition_of(group_id))
@@ -96,7 +96,7 @@ LATER_MS = 1_800_000_000_000
 
 @pytest.fixture
 def store(tmp_path: Path) -> SegmentLogStore:
-    """A store with the segment in its first log partition, which compacts whatever it may."""
+    """A store with the segment in its first log partition, and compaction as early as possible."""
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(segment_bytes())
@@ -131,7 +131,7 @@ def test_compaction_keeps_the_last_record_of_each_key(store: SegmentLogStore) ->
 
 
 def test_quick_loading_is_loading(store: SegmentLogStore) -> None:
-    """What a load is given instead of everything makes the same."""
+    """The shortened input of a load gives the same state."""
     assert facts(store.read_last(0)) == facts(store.read(0))
 
 

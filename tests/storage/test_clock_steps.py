@@ -29,7 +29,7 @@ CONFIG = Config(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms
 
 
 class SteppedTime:
-    """The two clocks of a machine: somebody may set the wall clock, nobody the monotonic one."""
+    """The two clocks of a machine: the wall clock can be set, the monotonic one can't."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall_ms, self.uptime_ms = NOW_MS, 5_000
@@ -75,7 +75,7 @@ def join(broker: Broker) -> tuple[str, int]:
 
 @pytest.mark.parametrize("step_ms", [-40 * DAY_MS, -1, 3_600_000, 40 * DAY_MS])
 def test_a_step_under_a_running_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_ms: int) -> None:
-    """Sessions end neither early nor late, no offset expires, and writes and flushes go on, whatever the wall clock."""
+    """Sessions end in time, no offset expires, and writes and flushes continue, whatever the wall clock."""
     machine = SteppedTime(monkeypatch)
     broker = open_broker(tmp_path, SystemClock())
     assert commit(broker, 1) is ErrorCode.NONE
@@ -101,7 +101,7 @@ def test_a_step_under_a_running_server(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("step_ms", [-40 * DAY_MS, -1, DAY_MS, 6 * DAY_MS])
 def test_a_step_between_two_lives(tmp_path: Path, step_ms: int) -> None:
-    """Records whose times lie in the future, or days ago, load; members have a whole session, and commits go on."""
+    """Records with times in the future or days ago load; members have a whole session, and commits continue."""
     first = open_broker(tmp_path, ManualClock(NOW_MS))
     assert commit(first, 1) is ErrorCode.NONE
     member_id, generation_id = join(first)

@@ -68,7 +68,7 @@ def test_what_later_records_replace_goes_only_when_those_are_durable(
 
 
 def test_readers_hold_the_swap_up(tmp_path: Path) -> None:
-    """No file is replaced under a reader; when it is done, or given up, compaction goes on."""
+    """No file is replaced under a reader; when it is done or closed, compaction continues."""
     with open_store(tmp_path) as store:
         for number in range(20):
             append(store, commit(0, number))
@@ -114,7 +114,7 @@ def test_a_broken_swap_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partition has to be opened anew; nothing is lost."""
+    """The partition has to be opened again; nothing is lost."""
 
     def fail(folder: Path, group: list[int]) -> None:
         raise OSError("Input/output error")
@@ -135,7 +135,7 @@ def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.ci
 def test_the_host_compacts_in_the_background(tmp_path: Path) -> None:
-    """A running server compacts without being asked, and pauses when there is nothing left to do."""
+    """A running server compacts by itself, and pauses when nothing is left."""
     store = open_store(tmp_path)
     for number in range(300):
         append(store, commit(0, number), partition=0)

@@ -36,7 +36,7 @@ from tests.storage.storage_logs import RollingStore
 
 
 class MirroredStore(MemoryLogStore):
-    """A log in memory whose records go to segment files too, which may be compacted."""
+    """Log in memory whose records go to segment files, too, which may be compacted."""
 
     def __init__(self, files: SegmentLogStore) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class CompactionMachine(FullMachine):
 
     @rule(part=st.floats(0, 1))
     def the_power_fails(self, part: float) -> None:
-        """What was not synced yet is lost from anywhere on: the files load to the state of what is left."""
+        """Unsynced bytes are lost from any position on: the files load to the state of the rest."""
         for partition in range(LOG_PARTITIONS):
             log, folder = self.memory_log.files.log(partition), self.folder / f"__consumer_offsets-{partition}"
             if not log.segments:

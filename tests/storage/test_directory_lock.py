@@ -1,4 +1,4 @@
-"""One directory, one store: whatever files somebody deletes there, and beside a JVM broker that locks its own way."""
+"""Locks of a directory: one store, whatever files are deleted, and a JVM broker with its own lock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def broker(directory: Path) -> Iterator[str]:
 
 
 def refuse_directories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a file system where directories can't be locked, as over NFS."""
+    """Simulate a file system without locks on directories, as NFS."""
     flock = fcntl.flock
 
     def flock_files(descriptor: int, operation: int) -> None:
@@ -57,7 +57,7 @@ def refuse_directories(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_broker_and_a_store_keep_each_other_out(tmp_path: Path) -> None:
-    """Whoever comes second is refused, also after another store was; when the first has gone, the directory is free."""
+    """The second one is refused, also after another store was; afterwards the directory is free."""
     with SegmentLogStore(tmp_path):
         with pytest.raises(DirectoryLockedError):
             SegmentLogStore(tmp_path)
@@ -88,7 +88,7 @@ def test_deleting_the_lock_file_lets_no_other_store_in(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_was_let_in_is_noticed(tmp_path: Path) -> None:
-    """It locks the file that it makes before the store does, which then opens nothing more while it is there."""
+    """It locks the file that it creates before the store does, which then opens nothing more."""
     with SegmentLogStore(tmp_path) as store:
         (tmp_path / ".lock").unlink()
         with broker(tmp_path) as outcome:
@@ -110,7 +110,7 @@ def test_where_directories_can_not_be_locked_the_file_is(tmp_path: Path, monkeyp
 
 
 def test_where_nothing_can_be_locked_no_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says why, and no descriptor is left."""
+    """The error has the reason, and no descriptor is left."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -1,4 +1,4 @@
-"""A host whose disk is full or fails: clients are told to look again, and the log partition comes back."""
+"""Host with a full or failing disk: clients retry, and the log partition returns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG = Config(offsets_topic_num_partitions=1)
 
 
 def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:
-    """Commits that don't fit are NOT_COORDINATOR and a line says why; once there is room the same server goes on."""
+    """Commits that don't fit fail with NOT_COORDINATOR and a log line; with free space the same server continues."""
     launcher = Launcher(tmp_path)
     arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--topic", "orders:1"]
     running = launcher.start([*arguments, "--set", "offsets.topic.num.partitions=1"])
@@ -67,7 +67,7 @@ def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:
 
 
 def test_a_log_deleted_under_a_running_server(tmp_path: Path) -> None:
-    """Soon nothing is acknowledged any more, and no group is told that it has no offsets; the log names the file."""
+    """Soon nothing is acknowledged, and no group seems to have no offsets; the log line names the file."""
     launcher = Launcher(tmp_path)
     arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--topic", "orders:1"]
     running = launcher.start([*arguments, "--set", "offsets.topic.num.partitions=1"])
@@ -113,7 +113,7 @@ def open_broker(directory: Path, clock: ManualClock, flush_interval_messages: in
 
 @pytest.mark.parametrize("fault", ["ftruncate", "fsync"])
 def test_an_unknown_outcome_is_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """When nobody knows what the disk took, the partition is NOT_COORDINATOR until it was read anew, by the host."""
+    """After a write of unknown outcome, the partition fails with NOT_COORDINATOR until the host has loaded it."""
     broker = open_broker(tmp_path, ManualClock(1_000), flush_interval_messages=1 if fault == "fsync" else 100)
     assert commit(broker, 1) is ErrorCode.NONE
     write = os.write

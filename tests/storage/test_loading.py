@@ -89,7 +89,7 @@ def test_the_last_commit_of_a_run_stays(tmp_path: Path, version: int | None, top
     ids=lambda record: type(record).__name__,
 )
 def test_anything_else_ends_a_run(tmp_path: Path, between: Record) -> None:
-    """What comes before another kind of record is not replaced by what comes after it."""
+    """Records before one of another kind are not replaced by those after it."""
     found = loaded(tmp_path, [plain(0, 1)], [plain(0, 2)], [between], [plain(0, 3)], [plain(0, 4)])
     assert [offset for offset, _ in found] == [1, 2, 4]
 

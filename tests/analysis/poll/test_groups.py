@@ -121,7 +121,7 @@ def test_a_classic_group_shows_who_came_and_went() -> None:
 
 
 def test_a_rebalance_over_several_polls_is_one() -> None:
-    """It began when a poll saw it under way, and ended when one saw it over, even if the group is as it was before."""
+    """It begins when a poll sees it in progress, and ends when one sees it complete, even if the group is as before."""
     groups = PolledGroups()
     before = classic("Stable", {"x": [0]})
     groups.take(snapshot(1, {"a": before}))
@@ -162,7 +162,7 @@ def test_an_upgrade_moves_no_partition_by_itself() -> None:
 
 
 def test_what_a_poll_does_not_tell_is_no_change() -> None:
-    """A group that isn't described, or whose coordinator is silent, is as it was; one that is gone has no members."""
+    """A group that is not described, or whose coordinator is silent, is unchanged; one that is gone has no members."""
     here = {"a": classic("Stable", {"x": [0]})}
     missing = evolve(snapshot(2, {}, is_whole=False), missing=frozenset("a"))
     assert not rebalances(snapshot(1, here), snapshot(2, {"a": None}), snapshot(3, here))
@@ -174,7 +174,7 @@ def test_what_a_poll_does_not_tell_is_no_change() -> None:
 
 
 def test_the_page_says_that_it_was_polled() -> None:
-    """Figures of all polls, what the last one does not tell, and no words about a log."""
+    """Figures of all polls, what the last one lacks, and nothing about a log."""
     groups = PolledGroups()
     figures = PolledFigures(("kafka://broker:9092",), groups)
     for one in (

@@ -35,7 +35,7 @@ def statuses(lags: list[PartitionLag]) -> dict[tuple[str, int], str]:
 
 
 def test_one_look_tells_how_far_and_who_and_the_worst_first() -> None:
-    """Lag in records and in time by the next record, the owner, and nobody for what nobody has."""
+    """Lag in records and in time by the next record, the owner, or NO OWNER."""
     watch = LagWatch(lambda row: row["at_ms"] - 5_000 if row["topic_partition"] else None)
     billing = group("billing", {0: 10, 1: 4, 2: 7}, owned=(0, 1))
     lags = watch.take(snapshot(0, 10, billing, group("audit", {0: 9}, owned=(0,))))
@@ -50,14 +50,14 @@ def test_one_look_tells_how_far_and_who_and_the_worst_first() -> None:
 
 
 def test_what_is_gone_and_what_is_not_told() -> None:
-    """An offset below the start of its log is lost; without an end nothing is said about it."""
+    """An offset below its log's start is lost; without an end offset nothing is known."""
     watch = LagWatch(lambda row: None)
     lags = watch.take(snapshot(0, 10, group("g", {0: 3, 9: 3}, owned=(0, 9)), start_offset=5))
     assert statuses(lags) == {("g", 0): "LOST", ("g", 9): "UNKNOWN"}
 
 
 def test_what_is_not_committed_has_a_row() -> None:
-    """What a member has and has not committed, and a committed -1; unless the group doesn't tell its offsets."""
+    """A member's uncommitted partitions and a committed -1 have rows, unless the group's offsets are denied."""
     one = group("g", {0: -1, 1: 4}, owned=(1, 2))
     hidden = evolve(group("hidden", {}, owned=(3,)), offsets=None)
     lags = LagWatch(lambda row: None).take(snapshot(0, 10, one, hidden))
@@ -72,7 +72,7 @@ def test_what_is_not_committed_has_a_row() -> None:
 
 
 def test_an_offset_that_never_moves_has_stopped_after_a_window_of_looks() -> None:
-    """Though its end grew; nobody's is NO OWNER, and one on a topic that rests is behind."""
+    """Though its end offset grew; without an owner it is NO OWNER, and on an idle topic it is behind."""
     watch = LagWatch(lambda row: None)
     found = []
     for number in range(WINDOW_COMMITS):
@@ -87,7 +87,9 @@ def test_an_offset_that_never_moves_has_stopped_after_a_window_of_looks() -> Non
 
 
 def test_several_looks_tell_what_commits_over_time_mean() -> None:
-    """Who falls back while it commits is WARN, who goes back REWIND, who stops STOP; who keeps up is OK."""
+    """A group that falls behind while committing is WARN, one that goes back REWIND, a stopped one
+    STOP; others are OK.
+    """
     watch = LagWatch(lambda row: None)
     found = {}
     for number in range(4):

@@ -142,7 +142,9 @@ def test_the_page_tells_what_polls_add(schema: Columns) -> None:
 
 
 def test_excluded_groups_are_not_polled(server: ServerThread, tmp_path: Path) -> None:
-    """Of groups whose whole name matches nothing is requested, and no table has them; the page names the expression."""
+    """Nothing is requested about groups whose whole name matches, and no table has them; the page
+    has the expression.
+    """
     offsets = (TopicToCommit("orders", (OffsetToCommit(0, 3),)),)
     server.run(lambda broker: broker.coordinator.call(OffsetCommit(GROUP, offsets)))
     server.run(lambda broker: broker.coordinator.call(OffsetCommit("console-consumer-1", offsets)))
@@ -182,7 +184,7 @@ def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
 
 
 def test_polling_ends_in_good_order(server: ServerThread, tmp_path: Path) -> None:
-    """With --follow it goes on until a signal comes, and its exit status is 0; Java is not started."""
+    """With --follow it runs until a signal, with exit status 0; Java is not started."""
     out = tmp_path / "out"
     words = ["--bootstrap-server", server.bootstrap, "--poll", "--follow", "--interval", "0.1", "--out", str(out)]
     environment = {**os.environ, "JAVA_HOME": "/nowhere"}

@@ -103,7 +103,7 @@ def shares(name: str, members: int, partitions: int) -> tuple[model.MemberShare,
 
 
 def row(group_id: str, trouble: int, rebalances: int = 9) -> model.GroupRow:
-    """Return the figures of a group, whose commits have stopped if it is troubled."""
+    """Return the figures of a group, with stopped commits if it is troubled."""
     told = f"Commits stopped of {group_id}:3: no commit for 900 s."
     return model.GroupRow(
         group_id,

@@ -75,7 +75,7 @@ def test_causes_have_the_lower_of_two_middle_times() -> None:
 
 
 def test_only_the_newest_times_are_kept_where_that_is_asked() -> None:
-    """A count that goes on for ever has a bound."""
+    """The number of kept times is bounded."""
     figures = RebalanceFigures(times_max=2)
     for end_ms in (100, 3, 5):
         figures.add(rebalance("g", JOIN, 0, end_ms))
@@ -122,7 +122,7 @@ def test_tables_are_read_from_all_their_files(tmp_path: Path) -> None:
 
 
 def test_a_long_table_is_not_read_far_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes batches one by one, however slowly, has no file open but the one that is read."""
+    """Reading batch by batch has only one file open at a time."""
     results = ResultDirectory(tmp_path / "out")
     for number in range(12):
         with results.new_table_file(
@@ -229,7 +229,7 @@ STOPPED = (
 def test_the_worst_decides_how_a_group_stands(
     anomalies: tuple[dict[str, Any], ...], behind: tuple[dict[str, Any], ...], expected: Standing
 ) -> None:
-    """What stops records from being processed comes before what may, and of several partitions the worst is told."""
+    """Causes that stop processing precede those that may, and the worst partition counts."""
     assert standings(anomalies, behind) == {"g": expected}
 
 
@@ -250,7 +250,9 @@ def test_commits_are_counted_over_the_time_of_the_log() -> None:
 
 
 def test_members_have_shares_and_what_is_left_has_nobody() -> None:
-    """Members of the last generation, those furthest behind first; who has nothing is told, and what nobody has."""
+    """Members of the last generation, those furthest behind first; members without partitions, and partitions without
+    members.
+    """
     rows = [
         {
             "group_id": "g",

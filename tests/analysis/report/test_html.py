@@ -31,14 +31,14 @@ printable = st.text(st.characters(exclude_categories=("C", "Z")), max_size=100)
 
 @given(printable, printable, printable)
 def test_text_is_text_wherever_it_goes(first: str, second: str, value: str) -> None:
-    """Any text in an element, beside other elements, in an attribute: it is read as it was written, and as no tag."""
+    """Any text in elements and attributes is shown as it is, and never as a tag."""
     found = Page(element("p", first, element("b", second), title=value))
     assert found.elements == [("p", {"title": value} if value else {}), ("b", {})]
     assert "".join(found.words) == first + second
 
 
 def test_markup_goes_in_as_it_is() -> None:
-    """What was made here is not escaped again, and what only looks like it is."""
+    """Generated markup is not escaped again, and text that looks like it is escaped."""
     made = element("b", "1 < 2")
     assert element("p", made, "<b>") == "<p><b>1 &lt; 2</b>&lt;b&gt;</p>"
     assert joined([made, "&", made], ", ") == "<b>1 &lt; 2</b>, &amp;, <b>1 &lt; 2</b>"

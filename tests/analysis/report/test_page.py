@@ -44,7 +44,7 @@ def test_page_of_ten_thousand_groups_is_small(name: str) -> None:
 
 
 def test_names_from_the_log_are_only_names() -> None:
-    """What someone puts into a group's name is shown and does nothing."""
+    """A group's name is shown as text, whatever it contains."""
     text = report_page(reports.report(3, '<script>alert("x")</script>\x00\u202e'))
     assert "<script" not in text
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;\\x00\\u202e" in text
@@ -52,7 +52,7 @@ def test_names_from_the_log_are_only_names() -> None:
 
 
 def test_sections_without_anything_are_left_out() -> None:
-    """A log that shows hardly anything gives a page that says so, without empty tables."""
+    """A log with hardly any content gives a page that says so, without empty tables."""
     overview = model.Overview(log_partitions=1)
     report = model.Report("nothing", ("a",), reports.START_MS, "0", overview, tables={"rebalances": 0, "anomalies": 0})
     page = Page(report_page(report))
@@ -116,7 +116,7 @@ def test_long_tables_scroll_in_a_box(rows: int, style: str) -> None:
 
 
 def test_statuses_and_retention_are_told() -> None:
-    """How many partitions have each of Burrow's statuses, the worst of each group, and what makes offsets expire."""
+    """Partitions by Burrow status, the worst status of each group, and the causes of expired offsets."""
     words = " ".join(" ".join(Page(report_page(reports.report())).words).split())
     without = "".join(Page(report_page(evolve(reports.report(), is_retention_told=False))).words)
     assert "Burrow's status partitions groups STOP 6 3 OK 40 7" in words
@@ -144,7 +144,7 @@ def test_the_worst_groups_come_first() -> None:
 
 
 def test_a_warning_is_not_told_as_bad() -> None:
-    """A group that only may get into trouble has another colour, and nothing is said of records."""
+    """A group with a warning only has another colour, and no statement about records."""
     warned = evolve(reports.row("g", 1), standing=Standing(WARNING, "flapping member", "Flapping member: g came back."))
     report = evolve(reports.report(), groups=(warned,), severities={BAD: 0, WARNING: 1, FINE: 11}, troubled=())
     text = report_page(report)
@@ -172,7 +172,7 @@ def test_that_all_is_well_is_told() -> None:
 
 
 def test_who_has_what_is_told() -> None:
-    """Each member has its partitions with commits and lag of each, or is said to have nothing."""
+    """Each member has its partitions with commits and lag, or is listed without any."""
     words = words_of("troubled", reports.report())
     assert "group-0 0 10.0.0.1, 9 partitions, 360 commits, 8,100 behind group-0 orders:0 40" in words
     assert "900 42.0 s STOP 7 more" in words
@@ -180,7 +180,7 @@ def test_who_has_what_is_told() -> None:
 
 
 def test_findings_of_one_kind_are_told_once() -> None:
-    """A story tells the first finding of each kind and how many more there are, not one line for each partition."""
+    """The summary has the first finding of each kind and the number of others, not one line per partition."""
     told = reports.story("a")
     storm = evolve(told.anomalies[0], kind="rebalance storm", subject="")
     report = evolve(reports.report(), troubled=(evolve(told, anomalies=(*told.anomalies, storm)),))

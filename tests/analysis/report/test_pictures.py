@@ -1,4 +1,4 @@
-"""Pictures show what their rows say, in colours that can be told apart."""
+"""Charts with the values of their rows, in distinguishable colours."""
 
 from __future__ import annotations
 

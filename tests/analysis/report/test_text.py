@@ -1,4 +1,4 @@
-"""Stories, times, durations and sizes read well, whatever stands in the log."""
+"""Summaries, times, durations and sizes as text, for any log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_story_tells_what_happened() -> None:
 
 
 def test_story_of_a_group_that_is_gone() -> None:
-    """A group that left traces only is told as gone, and what is not known is not told."""
+    """A group with few traces is described as gone, without its unknown values."""
     row = model.GroupRow("a", 1, rebalances=1)
     one = evolve(reports.rebalance("a", 1), started_ms=None)
 
@@ -68,7 +68,7 @@ def test_story_of_a_quiet_group() -> None:
 
 
 def test_story_of_a_group_with_many_causes() -> None:
-    """The most frequent are told, in a sentence that is not cut; the others are counted."""
+    """The most frequent are listed, without a cut sentence; the others are counted."""
     causes = {cause: number for number, cause in enumerate(reversed(CAUSES), 1)}
     (why,) = [
         sentence

@@ -70,17 +70,17 @@ class ThirtyGroups:
         return self._steps * RECORDS_PER_STEP
 
     def step(self) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self._steps += 1
         self.clock.advance(STEP_MS)
         self._coordinator.tick()
 
     def beat(self, member: Kip848Consumer) -> None:
-        """Let a member say that it lives."""
+        """Send a member's heartbeat."""
         member.receive(self._coordinator.call(member.next_request()))
 
     def leave(self, member: Kip848Consumer) -> None:
-        """Let a member go."""
+        """Have a member leave."""
         self._coordinator.call(member.leave_request())
 
     def commit(self, member: Kip848Consumer, behind: int = 5) -> None:
@@ -95,7 +95,7 @@ class ThirtyGroups:
 
 
 def groups() -> list[Group]:
-    """Return all of them, before anybody has joined."""
+    """Return all groups, before any member has joined."""
     found = [Group(group_id, (f"{group_id}-events",)) for group_id in (*WELL, FLAPPING, STUCK, STORM)]
     found.append(Group(SILENT, (f"{SILENT}-events",), commits=False))
     found.append(Group(UNEVEN, QUEUES, assignor="range"))
@@ -113,7 +113,7 @@ def _member(group: Group, number: int) -> Kip848Consumer:
 
 
 def _live(world: ThirtyGroups, group: Group, step: int) -> None:
-    """Let a group do what it does in one step."""
+    """Run one step of a group."""
     if group.group_id == FLAPPING and step > 5 * MINUTE and step % (MINUTE // 2) == 0:
         if len(group.members) == 3:
             world.leave(group.members.pop())
@@ -130,7 +130,7 @@ def _live(world: ThirtyGroups, group: Group, step: int) -> None:
 
 
 def write_log(folder: Path) -> tuple[Path, Path]:
-    """Let everything happen; return the folder with the log, and the file that tells where topics end."""
+    """Run all groups; return the folder of the log, and the file of end offsets."""
     data, ends = folder / "data", folder / "end_offsets.csv"
     with SegmentLogStore(data) as store:
         world, living = ThirtyGroups(store), groups()

@@ -1,4 +1,4 @@
-"""Who has what: partitions that are never committed, and members without partitions or work."""
+"""Uneven assignment: partitions without commits, and members without partitions or work."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def steps(last_ms: int, *offsets: int | None) -> list[tuple[int, int | None]]:
 
 
 def test_partitions_that_are_never_committed() -> None:
-    """Those with records that a member has for long, one by one; not one that was empty until now."""
+    """Those with records and a member for a long time, one by one; not those that were empty until now."""
     views = [(1_000_000, {"a": [0, 1], "b": [2, 3]})]
     ends = samples(
         *[(1_990_000, 3, 5, 5)],
@@ -104,7 +104,7 @@ def test_partitions_that_are_never_committed() -> None:
 
 
 def test_groups_that_never_commit() -> None:
-    """Without ends, and where the log does not name topics, it is told of a group as a whole that never committed."""
+    """Without end offsets, or with unnamed topics in the log, a group without any commit is reported as a whole."""
     views = [(1_000_000, {"a": [0, 1], "b": [2]})]
     evidence = "3 partitions of 2 members for 1,000 s, and no commit ever"
 
@@ -116,7 +116,7 @@ def test_groups_that_never_commit() -> None:
 
 
 def test_members_without_partitions() -> None:
-    """Told since the first of the generations one after the other that are so; not what can't be shared any better."""
+    """Reported from the first of consecutive such generations; not where partitions can't be divided better."""
     fair, uneven = {"a": [0, 1], "b": [2]}, {"a": [0, 1, 2], "b": [], "c": []}
     commits = {number: steps(NOW_MS, 1, 2, 3) for number in range(4)}
     views = [(1_000_000, fair), (1_200_000, uneven), (1_950_000, {"a": [0, 1, 2], "b": []})]
@@ -130,7 +130,7 @@ def test_members_without_partitions() -> None:
 
 
 def test_more_members_than_partitions() -> None:
-    """Told of those that have none, since the generation began; members of share groups share partitions."""
+    """Members without partitions, since the generation began; members of share groups share partitions."""
     views = [(1_000_000, {"a": [0], "b": [1], "c": [], "d": []})]
     commits = {number: steps(NOW_MS, 1, 2, 3) for number in range(2)}
     evidence = "2 of 4 members have had no partition for 1,000 s, there are 2 for all"
@@ -142,7 +142,7 @@ def test_more_members_than_partitions() -> None:
 
 
 def test_members_without_work() -> None:
-    """Told since the last of them stood still; not where there is so little to do that it may be chance."""
+    """Reported since the last of them stopped; not with so little work that it may be chance."""
     views = [(1_000_000, {"a": [0, 1], "b": [2], "c": [3]})]
     busy = steps(NOW_MS, *range(0, 1_000, 100))
     idle = {2: [(1_700_000, 5), (1_900_000, 5)], 3: [(1_800_000, 5), (1_850_000, 9)]}

@@ -1,4 +1,4 @@
-"""What is said of groups with every trouble: each rule, on rows as they lie in memory."""
+"""Anomalies of groups: each rule, on rows in memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def troubled(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Known:
-    """What is known of them."""
+    """State of the troubled groups."""
     return fold_log(log, tmp_path_factory.mktemp("out"))
 
 
@@ -80,7 +80,7 @@ def test_anomalies(log: Path, tmp_path: Path) -> None:
 
 
 def test_commits_that_stopped(troubled: Known) -> None:
-    """A partition that a member has, with commits of late and none for long; without ends nothing is said of others."""
+    """A member's partition with recent commits and then a long pause; without end offsets others are not judged."""
     held, limits = assigned(troubled.histories), Thresholds(stopped_ms=100_000)
     rows = anomalies(troubled.histories, troubled.facts, held, None, 600_000, limits)
     found = [row for row in rows if row.get("status") == "STOP"]
@@ -94,7 +94,7 @@ def test_commits_that_stopped(troubled: Known) -> None:
 
 
 def test_lag_names_who_has_the_partition(troubled: Known) -> None:
-    """The member as the log ends, one of two that claim a partition; nobody where the group is empty."""
+    """The owner at the end of the log, of two that claim a partition; none if the group is empty."""
     told = lag(
         troubled.current,
         ends(("t", 0, 1_000), ("t", 1, 1_000)),
@@ -115,10 +115,8 @@ def test_lag_names_who_has_the_partition(troubled: Known) -> None:
 
 
 def test_stale_groups(troubled: Known) -> None:
-    """What expires and when.
-
-    Offsets of an emptied group count from then, of one that never had members from their commits, as do topics that
-    nobody subscribes to any more; an own expiry is kept, and an open transaction keeps its group.
+    """Offsets that expire, and when. An emptied group counts from then, one without members from its commits, as do
+    unsubscribed topics; a commit's own expiry is kept, and an open transaction keeps its group.
     """
     described = groups(troubled.histories, troubled.current)
     names = ("expiring_offsets", "expired_offsets", "next_expiry_ms", "group_expiry_ms", "idle_ms")
@@ -156,7 +154,7 @@ def test_offset_expiry(troubled: Known) -> None:
 
 
 def test_differences_are_told(troubled: Known) -> None:
-    """An answer that is missing, one that says something else, and a field that the tables don't have."""
+    """A missing answer, a different one, and a field that the tables lack."""
     tables = group_answers(troubled.histories) | offset_answers(troubled.current)
     answers = [
         {**field._asdict(), "text": "Empty" if (field.group_id, field.field) == ("quiet", "state") else text}

@@ -310,7 +310,7 @@ def test_what_cannot_be_opened(open_log: OpenLog, tmp_path: object) -> None:
 
 
 def test_who_comes_while_a_file_is_made_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite refuses at once to change the mode of a file that another connection is making; it is asked again."""
+    """SQLite refuses to change the mode of a file that another connection is creating; that is retried."""
     maker = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
     maker.execute("BEGIN IMMEDIATE")
     monkeypatch.setattr(sql, "sleep", lambda seconds: maker.close())
@@ -321,7 +321,7 @@ def test_who_comes_while_a_file_is_made_waits(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who holds it for longer than the time-out keeps a store from being opened."""
+    """A lock held longer than the timeout keeps a store from opening."""
     now_s = itertools.count()
     maker = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
     maker.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""The example of two replicas: one is stopped and goes on, one is killed, one ends; the worker keeps what it has."""
+"""Example with two replicas: one is suspended and continues, one is killed, one ends; the worker keeps its shards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_one_that_stands_by_waits_less_than_a_second() -> None:
 
 @pytest.mark.ci
 def test_two_replicas(postgres: PostgresServer) -> None:
-    """The other replica knows what was promised; one that was stopped says nothing that was true before."""
+    """The other replica has all promises; a suspended one does not repeat outdated ones."""
     with Replicas(postgres.conninfo, LEASE_MS) as replicas:
         promised = {"error": "NONE", "epoch": replicas.epoch}
         assert replicas.owned == list(range(8))
