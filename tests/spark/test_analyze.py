@@ -142,30 +142,6 @@ def test_consumer_groups_are_told(spark: SparkSession, tmp_path: Path) -> None:
     assert 'class="epoch-member"' in page
 
 
-def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
-    """Bad input is one clear line and exit status 2, before Spark does anything, and leaves nothing behind."""
-    empty, file = tmp_path / "empty", tmp_path / "file"
-    (empty / "__consumer_offsets-0").mkdir(parents=True)
-    (empty / "__consumer_offsets-0" / f"{0:020d}.log").touch()
-    file.touch()
-    new = tmp_path / "new"
-    cases: list[tuple[list[str | Path], str]] = [
-        ([empty, "--out", new], "empty"),
-        ([tmp_path, "--out", new], "no segment files"),
-        ([broker_log, "--out", file], "is a file"),
-        ([broker_log, "--out", file / "below"], "file"),
-        ([broker_log, "--out", "nonsense://a"], "nonsense"),
-        ([broker_log, "--out", new, "--conf", "nothing"], "KEY=VALUE"),
-    ]
-    for words, told in cases:
-        refused = analyze(*words)
-        assert refused.status == USAGE_ERROR, words
-        assert refused.error.startswith("groupcoord analyze: "), refused.error
-        assert told in refused.error, refused.error
-        assert refused.error.count("\n") == 1
-    assert not new.exists()
-
-
 def test_where_spark_can_not_write_is_told(spark: SparkSession, broker_log: Path) -> None:
     """A URL that fsspec knows and Spark does not is refused before anything is read."""
     with pytest.raises(

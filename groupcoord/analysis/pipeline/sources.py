@@ -187,6 +187,8 @@ class Source(ABC):
         path = self.end_offsets
         if path is not None and "://" not in path and not os.access(path, os.R_OK):
             raise InputError(f"{path}: there is no such file, or it may not be read")
+        if path is not None:
+            read_end_offsets_file(path)
         return size_bytes
 
     @property

@@ -236,9 +236,11 @@ def test_what_only_spark_understands_is_refused(broker_log: Path, tmp_path: Path
 
 
 def test_bad_input_is_one_line(broker_log: Path, tmp_path: Path) -> None:
-    """Paths, directories and ends that can't be used are refused as on Spark, before anything is written."""
-    ends = tmp_path / "ends.csv"
+    """Paths, directories and ends that can't be used fail with either engine, before anything is written."""
+    ends, empty = tmp_path / "ends.csv", tmp_path / "empty"
     ends.write_text("topic,topic_partition,end_offset\nt-6,0,many\n", "utf-8")
+    (empty / "__consumer_offsets-0").mkdir(parents=True)
+    (empty / "__consumer_offsets-0" / f"{0:020d}.log").touch()
     new = tmp_path / "new"
     cases: list[tuple[list[str | Path], str]] = [
         ([tmp_path / "nowhere", "--out", new], "there is no such file or directory"),
@@ -246,13 +248,20 @@ def test_bad_input_is_one_line(broker_log: Path, tmp_path: Path) -> None:
         ([broker_log, "--out", new, "--partition", "5"], "there are no such log partitions"),
         ([broker_log, "--out", new, "--end-offsets", tmp_path / "none.csv"], "no such file"),
         ([broker_log, "--out", new, "--end-offsets", ends], "ends.csv: "),
+        ([empty, "--out", new], "files are empty"),
+        ([empty.parent, "--out", new], "no segment files"),
+        ([broker_log, "--out", ends], "is a file"),
+        ([broker_log, "--out", ends / "below"], "file"),
+        ([broker_log, "--out", "nonsense://a"], "nonsense"),
     ]
-    for words, told in cases:
-        refused = analyze(*words, "--engine", "local")
+    both = [([*words, "--engine", engine], told) for words, told in cases for engine in ("local", "spark")]
+    for words, told in [*both, ([broker_log, "--out", new, "--engine", "spark", "--conf", "nothing"], "KEY=VALUE")]:
+        refused = analyze(*words)
         assert refused.status == USAGE_ERROR, words
         assert refused.error.startswith("groupcoord analyze: "), refused.error
         assert told in refused.error, refused.error
         assert refused.error.count("\n") == 1
+    assert not new.exists()
 
 
 def test_a_full_disk_is_one_line(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
