@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pkgutil
 import re
@@ -17,7 +18,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from .sources import ROOT
+from groupcoord.testing.museum import exhibits
+
+from .sources import ROOT, sources
 
 LIST = Path(__file__).with_name("public_api.txt")
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -26,6 +29,7 @@ IMPORT = re.compile(r"^ *from (groupcoord[\w.]*) import (\([^)]*\)|.*)", re.MULT
 RAISES = re.compile(r"^Raises:\n((?: .*\n?)*)", re.MULTILINE)
 ERROR = re.compile(r"^    (\w+):", re.MULTILINE)
 LINE_LENGTH_MAX = 120
+MADE_UP = {"groupcoord.gone", "groupcoord.tests.limited_log"}
 
 
 def public_names() -> dict[str, Any]:
@@ -152,3 +156,20 @@ def test_public_api(pytestconfig: pytest.Config) -> None:
         LIST.write_text(text, "utf-8")
 
     assert LIST.read_text("utf-8") == text, "the public API changes: --rewrite writes the list; see contributing.md"
+
+
+def exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_names_in_strings_exist() -> None:
+    """Dotted names in strings of tests, and the functions that exhibits replace, are names of the package."""
+    tests = [source for source in sources() if source.name.startswith("tests/")]
+    names = {node.value for source in tests for node in source.of(ast.Constant) if isinstance(node.value, str)}
+    names = {name for name in names if "." in name and DOTTED.fullmatch(name)} - MADE_UP
+    names |= {f"{shown.plant.module}.{shown.plant.function}" for shown in exhibits() if shown.plant}
+    assert [name for name in sorted(names) if not exists(name)] == []
