@@ -146,19 +146,6 @@ def test_no_state_is_missed(scope: Scope, depth: int) -> None:
     assert explore(scope, max_depth=depth).new_states == [len(level) for level in levels]
 
 
-def test_the_shortest_history_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted bug is found, and the history that is told breaks the same law when it is played by itself."""
-    plant(monkeypatch, "KAFKA-10284")
-
-    (violation,) = explore(one("classic", "i1", QUIET_WORDS), max_depth=4).violations
-
-    assert violation.broken.law == "check_members_are_durable"
-    assert list(map(str, violation.trace.steps)) == ["start c1", "go c1", "die c1", "start c1"]
-    again = play(Trace.of(violation.trace.table())).broken
-    assert again is not None
-    assert (again.step, again.law) == (violation.broken.step, violation.broken.law)
-
-
 def test_memory_that_is_known_beside_another_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step breaks a law also where it leads to what memory was before, and the log alone is another one."""
     plant(monkeypatch, "KAFKA-5247")

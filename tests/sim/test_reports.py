@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from groupcoord.sim.reports.measures import (
 )
 from groupcoord.sim.reports.runs import Run
 from groupcoord.sim.reports.timeline import Timeline, draw_timeline, span_of
+from tests.analysis.report.reports import Page
 from tests.tables import as_one_test
 
 from .conftest import Simulate
@@ -168,49 +168,23 @@ def test_figures() -> None:
     assert Distribution.of([]).to_json()["p50"] == 0
 
 
-class _Balanced(HTMLParser):
-    """Notes the elements of a page, and that they are closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.links: list[str] = []
-        self.ids: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note it."""
-        self.seen.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Nothing is left open."""
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        """It closes the one opened last."""
-        assert self.open.pop() == tag
-
-
 def test_the_page_is_whole_and_needs_nothing_else() -> None:
     """Elements are closed in order, there is a plot for each measure, its row leads to it, and nothing is loaded."""
     report = FleetReport("a <b>name</b>", [run_seed(seed, small_world()) for seed in (1, 2)])
 
     page = report_page(report, "groupcoord simulate 'x.toml'")
 
-    parser = _Balanced()
-    parser.feed(page)
-    assert not parser.open
-    assert parser.seen.count("svg") == 12
-    assert parser.seen.count("rect") > 12
+    parsed = Page(page)
+    tags = [tag for tag, _ in parsed.elements]
+    assert not parsed.open
+    assert tags.count("svg") == 12
+    assert tags.count("rect") > 12
     measures = [measure.key for measure in MEASURES if report.values(measure.key)]
     assert len(measures) == 12
-    assert parser.ids == ["distributions", *measures, "causes"]
-    assert parser.links == ["#distributions", "#causes", *(f"#{name}" for name in measures)]
-    assert "script" not in parser.seen
+    assert parsed.ids == ["distributions", *measures, "causes"]
+    links = [values[name] for _, values in parsed.elements for name in ("src", "href") if name in values]
+    assert links == ["#distributions", "#causes", *(f"#{name}" for name in measures)]
+    assert "script" not in tags
     assert "&lt;b&gt;name" in page
     assert "http" not in page
 
@@ -343,10 +317,9 @@ def test_what_others_do_is_told(simulate: Simulate, scenario: str, tmp_path: Pat
     assert f"transactional producer, transaction: committed {transactions['committed']}" in table
     assert "offsets visible late" in table
     assert "waited for offsets" in table
-    parser = _Balanced()
-    parser.feed(page.read_text())
-    assert not parser.open
-    assert parser.seen.count("svg") == 14 + 1  # a plot for each measure, and the time line
+    parsed = Page(page.read_text())
+    assert not parsed.open
+    assert [tag for tag, _ in parsed.elements].count("svg") == 14 + 1  # a plot for each measure, and the time line
     assert f'<td>transaction</td><td>committed</td><td class="n">{transactions["committed"]}</td>' in page.read_text()
 
 

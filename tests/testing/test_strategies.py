@@ -210,13 +210,6 @@ def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> No
         make()
 
 
-@as_one_test
-@pytest.mark.parametrize("name", testing.__all__)
-def test_every_exported_name_can_be_imported(name: str) -> None:
-    """The names that the package lists are loaded when they are asked for."""
-    assert getattr(testing, name) is not None
-
-
 def test_unknown_names_are_unknown() -> None:
     """What the package does not list is an AttributeError, as in any module."""
     with pytest.raises(AttributeError, match="no attribute 'no_such_thing'"):
