@@ -58,7 +58,6 @@ TRANSIENT = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that end once leaders and the brokers' metadata have settled."""
 
 
 def check_error(number: int, topic: str, permission: str) -> None:

@@ -1,4 +1,4 @@
-"""Options of an analysis: selection of the log partitions and groups that are read, and limits of anomalies."""
+"""Options of an analysis: selected log partitions and groups, and limits of anomalies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Thresholds:
         rebalance_window_ms: time window for rebalance storms and flapping members.
         comebacks: number of times that a flapping client left and joined within that window.
         revocation_ms: time after which a revocation is slow.
-        uneven_times: multiple of the mean that another member has when members without partitions or work are reported.
+        uneven_times: multiple of the mean that one member has when others have no partitions or work.
         uneven_ms: least duration of uneven shares, and of more members than partitions.
         uneven_records: least number of records between the last commits of all members, for members without work.
     """

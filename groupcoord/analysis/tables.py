@@ -24,8 +24,6 @@ TABLES_OF_KINDS = {
     MOVE: "moves",
     REVOCATION: "revocations",
 }
-"""Table of each kind of history row."""
-
 TABLES: Mapping[str, Columns] = {
     "records": COLUMNS,
     "commits": declared.COMMITS,
@@ -56,11 +54,7 @@ _ROWS_MAX = 4_096
 
 
 class TableFiles:
-    """Writer of tables.
-
-    Attributes:
-        counts: number of rows by table.
-    """
+    """Writer of tables; ``counts`` has the number of rows by table."""
 
     def __init__(self, results: ResultDirectory) -> None:
         self._results = results
@@ -108,7 +102,6 @@ class FinishedTables:
         self.counts = counts
 
     def has(self, name: str) -> bool:
-        """Return whether the table exists, with or without rows."""
         return name in self.counts
 
     def batches(

@@ -1,8 +1,7 @@
 """Headers and record boundaries of record batches, for many batches at a time with numpy.
 
-A loop checks the length and CRC of each batch; then all headers are read at once. The records of a batch can only be
-walked in order, but a chunk holds thousands of batches: each step finds record *j* of every batch. Malformed batches,
-batches with record headers, and those with a record count that few others reach are left to
+A loop checks the length and CRC of each batch; then all headers are read at once. Each step finds record *j* of every
+batch. Malformed batches, batches with record headers, and those with more records than most are left to
 :meth:`groupcoord.records.batches.Batch.records`.
 """
 
@@ -43,13 +42,11 @@ _LONG_BYTES_MAX = 9
 
 
 class Frames(NamedTuple):
-    """Positions of records in a buffer: arrays with one item for each record, in the order of the log.
+    """Positions of records in a buffer, one item for each record, in log order.
 
     Attributes:
-        key_start: the start of the key in the buffer; ``key_size`` is -1 without a key.
-        value_start: the start of the value; ``value_size`` is -1 in a tombstone.
-        offset_delta: relative to the base offset of the batch.
-        timestamp_delta: relative to the base timestamp of the batch, in milliseconds.
+        key_size: -1 without a key.
+        value_size: -1 in a tombstone.
     """
 
     key_start: Int64s
@@ -78,9 +75,7 @@ def frame_records(
 
 
 def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, company_min: int) -> tuple[Int64s, Bools]:
-    """Return start and end of each record, and which batches were walked to their end with as many records as they
-    claim.
-    """
+    """Return start and end of each record, and which batches end where their record count says."""
     bounds = np.zeros((2, int(counts.sum())), np.int64)
     begins, stops = bounds
     order = np.argsort(-counts, kind="stable")
@@ -98,7 +93,7 @@ def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, co
         stop = begin + (size >> 1)
         fits = (size & 1 == 0) & (stop <= limit)
         if not fits.all():
-            # A cursor never leaves its batch, so a malformed one reads nonsense and does no harm.
+            # A cursor never leaves its batch, so a malformed one does no harm.
             sound[:company] &= fits
             begin, stop = np.where(fits, begin, limit), np.where(fits, stop, limit)
         begins[rows], stops[rows] = begin, stop
@@ -180,7 +175,7 @@ class Batches:
         start: position of each batch in the chunk.
         leader_epoch: -1 before format v2, like the producer's id and epoch.
         max_timestamp_ms: the largest timestamp, or the append time.
-        objects: the batches as objects, if they exist already.
+        objects: the batches as objects, if they exist.
     """
 
     chunk: bytes
@@ -215,12 +210,10 @@ class Batches:
 
     @property
     def position(self) -> Int64s:
-        """Position of each in the file."""
         return self.start + self.base_position
 
     @property
     def end(self) -> int:
-        """Position in the file after the last one."""
         return int(self.position[-1] + self.size_bytes[-1])
 
     @property

@@ -1,10 +1,8 @@
-"""Segment files that paths and URLs name, and the tasks that they are cut into.
+"""Segment files of paths and URLs, read through fsspec, and the tasks that they are cut into.
 
-Files are read through fsspec: local paths, ``s3://…``, ``gs://…``, ``abfs://…``, ``hdfs://…``, ``zip://…``.
-
-Runs that follow logs list the same folders again and again. A local folder's modification time shows added, removed and
-replaced files; otherwise only the last segment can have grown. So a log partition of a thousand segments costs three
-system calls. A remote store lists a folder in one request, and several folders are listed at a time.
+Runs that follow logs list the same folders repeatedly. A local folder's modification time shows added, removed and
+replaced files; otherwise only the last segment can have grown. So a log partition costs three system calls, whatever
+its number of segments. A remote store lists a folder in one request, and several folders are listed at a time.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class SegmentFile(NamedTuple):
     Attributes:
         name: the path of a local file, otherwise a URL.
         unread: the reason why it is not read, or None.
-        identity: distinguishes it from a later file of its name; None if the file system can't.
+        identity: differs from that of a later file of this name; None if the file system has none.
     """
 
     path: str
@@ -71,7 +69,7 @@ class Folder(NamedTuple):
 
     Attributes:
         segments: by name, then files left by compaction; empty if only those exist.
-        partitions: the paths of folders of log partitions, in order of their numbers.
+        partitions: paths of folders of log partitions, by number.
     """
 
     segments: tuple[SegmentFile, ...]
@@ -79,8 +77,6 @@ class Folder(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A folder as it was found, its modification time, and the index of the segment that may grow, or None."""
-
     folder: Folder
     changed_ns: int
     growing: int | None
@@ -178,7 +174,7 @@ def segment_of(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> Segm
 
 
 def each(file_system: AbstractFileSystem, ask: Callable[[str], Found], paths: Sequence[str]) -> list[Found]:
-    """Return the result of a query for each path, several at a time if the file system supports that."""
+    """Return the result of ``ask`` for each path, several at a time if the file system supports that."""
     if not file_system.async_impl or len(paths) < 2:
         return [ask(path) for path in paths]
     with ThreadPoolExecutor(min(ASKED_MAX, len(paths))) as pool:
@@ -198,7 +194,6 @@ def name_of(path: str) -> str:
 
 
 def partition_of(folder: str) -> int | None:
-    """Return the log partition in the name of a folder, or None."""
     match = PARTITION_FOLDER.fullmatch(name_of(folder))
     return int(match[1]) if match else None
 
@@ -224,8 +219,6 @@ class FileSet(NamedTuple):
 
 
 class FileRange(NamedTuple):
-    """A byte range of a segment file."""
-
     segment: SegmentFile
     byte_range: ByteRange
 
@@ -240,8 +233,8 @@ def find_segments(
 ) -> list[FileSet]:
     """Return the segment files for paths: files, folders of segments, and whole data directories.
 
-    A path may contain ``*``, ``?`` and ``[…]``. Log partitions of a directory come by number, segments by offset. With
-    several paths, some may be directories without log partitions.
+    A path may contain ``*``, ``?`` and ``[…]``. Log partitions come by number, segments by offset. With several paths,
+    some may be directories without log partitions.
     """
     given = [os.fspath(path) for path in paths]
     if not given:
@@ -326,7 +319,7 @@ class _Looking(NamedTuple):
 
 
 def _may_hold(path: str) -> bool:
-    """Return whether to read a match of a pattern; unlike a named path, a match may have no segments."""
+    """Return whether to read a match of a pattern, which may have no segments."""
     name = name_of(path)
     return name.endswith(SEGMENT_SUFFIX) or OFFSETS_FOLDER.fullmatch(name) is not None
 
@@ -340,10 +333,7 @@ def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
 
 
 def cut_ranges(ranges: Iterable[FileRange], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
-    """Cut ranges of files into tasks of about ``split_bytes``: large ones into several, small ones together, in order.
-
-    Every byte is in one range.
-    """
+    """Cut ranges of files into tasks of about ``split_bytes``, in order and without gaps; small ones share a task."""
     tasks: list[list[FileRange]] = []
     room = 0
     for segment, whole in ranges:
@@ -368,20 +358,14 @@ def reader_of(file_system: AbstractFileSystem, segment: SegmentFile) -> ReadAt:
 
 
 Runs = Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]
-"""Rows by runs of one log partition, with its number."""
 
 
 class RecordTask(ABC):
-    """Part of a log to read, from any source.
-
-    Attributes:
-        selection: has the groups to exclude.
-    """
+    """Part of a log to read, from any source."""
 
     selection: Selection
 
     def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield all rows."""
         return chain.from_iterable(rows for _, rows in self.runs(settings))
 
     def runs(self, settings: RowSettings) -> Runs:
@@ -400,8 +384,6 @@ class RecordTask(ABC):
 
 @frozen
 class LogTask(RecordTask):
-    """Byte ranges of files in one file system."""
-
     file_system: AbstractFileSystem
     ranges: list[FileRange]
     selection: Selection = EVERYTHING

@@ -1,6 +1,6 @@
 """Arrow tables, their Parquet files and the directory of results; sorted runs of equal keys, and timestamps in UTC.
 
-A point in time ``NAME_ms``, in milliseconds since 1970, is followed by the timestamp ``NAME_utc``. It is null if the
+A point in time ``NAME_ms``, in milliseconds since 1970, is followed by the timestamp ``NAME_utc``, which is null if the
 number is null, -1 or outside the calendar. Durations have no such column.
 """
 
@@ -38,16 +38,12 @@ MOMENTS = frozenset(
         *("decided_ms", "released_ms", "assigned_ms", "at_ms", "polled_ms", "expires_ms"),
     )
 )
-"""Columns with points in time."""
-
 DURATIONS = frozenset(
     ("session_timeout_ms", "rebalance_timeout_ms", "unowned_ms", "took_ms", "idle_ms", "lag_ms"),
 )
-"""Columns with durations."""
-
 TIMESTAMP = pa.timestamp("us", "UTC")
 LATEST_MS = (datetime.max.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-"""The last moment that a timestamp holds: the end of the year 9999, as in Python and SQL."""
+"""The last moment that a timestamp holds, as in Python and SQL."""
 
 _MS, _UTC = "_ms", "_utc"
 _US_PER_MS = 1_000
@@ -56,7 +52,6 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 def time_name(moment: str) -> str:
-    """Return the name of the timestamp column for a point in time."""
     return moment.removesuffix(_MS) + _UTC
 
 
@@ -88,8 +83,6 @@ _PARTITIONED_BY = "log_partition"
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 WRITTEN_SCHEMA = RECORDS.remove(RECORDS.get_field_index(_PARTITIONED_BY))
 WRITTEN_COLUMNS = tuple(WRITTEN_SCHEMA.names)
-"""Columns of the files; the log partition is in the folder's name."""
-
 _RISING_MOMENTS = ("log_timestamp_ms", "commit_timestamp_ms")
 # Rising numbers are small as differences; all others but bytes and flags repeat themselves.
 _RISING = (
@@ -100,7 +93,7 @@ _RISING = (
 
 
 def folder_name(log_partition: int | None) -> str:
-    """Return the name of the folder for the rows of a log partition, as Hive and Spark read it."""
+    """Return the folder's name for the rows of a log partition, as Hive and Spark read it."""
     return f"{_PARTITIONED_BY}={_NO_PARTITION if log_partition is None else log_partition}"
 
 
@@ -142,8 +135,6 @@ class TableFile:
 
 
 OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
-"""Types of records of committed offsets and their tombstones."""
-
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 ABORT_TYPE, COMMIT_TYPE = 0, 1
 """Types of control records that end transactions."""
@@ -171,9 +162,7 @@ class Written(NamedTuple):
 
 
 def write_run(batches: Iterable[pa.RecordBatch], open_file: OpenFile, records: str, commits: str) -> Written:
-    """Write rows of one log partition to ``records``, and its commits outside of transactions to
-    ``commits`` as well.
-    """
+    """Write rows of one log partition to ``records``, and its commits outside of transactions also to ``commits``."""
     transactional, last_ms = 0, []
     with ExitStack() as stack:
         table = stack.enter_context(open_file(records, WRITTEN_SCHEMA))
@@ -259,7 +248,7 @@ class Runs:
     Attributes:
         order: row numbers, run by run.
         is_first: for each place in ``order``, whether a run starts there.
-        starts: the start of each run in ``order``; ``ends`` are their ends.
+        starts: the start of each run in ``order``.
     """
 
     def __init__(self, table: pa.Table, keys: Sequence[str], *, is_sorted: bool = False) -> None:
@@ -278,8 +267,8 @@ class Runs:
         return self.order[self.ends - 1]
 
     def from_end(self, counts: Bools | None = None) -> Int64s:
-        """Return the distance of each place in ``order`` from the end of its run, 1 for the last; only ``counts`` are
-        counted.
+        """Return the distance of each place in ``order`` from the end of its run, 1 for the last, of those in
+        ``counts``.
         """
         so_far = np.arange(1, len(self.order) + 1) if counts is None else np.cumsum(counts, dtype=np.int64)
         return np.repeat(so_far[self.ends - 1], self.ends - self.starts) - so_far + 1
@@ -291,8 +280,6 @@ def last_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 HOLDER_MAX = 500
-"""Number of characters of a lock file's text in an error message."""
-
 
 _SHOWS_WHOLE_FILES = frozenset({"s3", "s3a"})
 """Protocols of stores where fsspec shows only complete files and can discard incomplete ones."""

@@ -1,8 +1,7 @@
 """Columns of records: the fields of keys and values, decoded with numpy.
 
-The layouts are those of :mod:`groupcoord.records.schemas`. Versions 0 to 4 of a committed offset are decoded here;
-those with unknown tagged fields go to the scalar codec :func:`groupcoord.records.codec.decode_record`, one record at a
-time.
+Versions 0 to 4 of a committed offset (:mod:`groupcoord.records.schemas`) are decoded here; those with unknown tagged
+fields go to :func:`groupcoord.records.codec.decode_record`, one at a time.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ PROBLEMS = (
     "malformed value",
     "malformed control record",
 )
-"""Problems of a record by number; 0 is null in the table of records."""
-
 TYPE_BYTES = 2
 VERSION_BYTES = 2
 UUID_BYTES = 16
@@ -56,12 +53,7 @@ _TEXT_START = 15
 
 
 class Slices(NamedTuple):
-    """Pieces of a buffer, one for each record.
-
-    Attributes:
-        buffer: all bytes, padded with :data:`groupcoord.analysis.decode.batches.PADDING_BYTES`.
-        size: their lengths; -1 for null.
-    """
+    """Pieces of a padded buffer, one for each record; ``size`` is -1 for null."""
 
     buffer: Bytes
     start: Int64s
@@ -82,7 +74,6 @@ class Slices(NamedTuple):
         return everywhere[position].view(kind)
 
     def integers(self, code: str, position: Int64s) -> Int64s:
-        """Return big-endian integers at positions; ``code`` is numpy's, such as ``i4``."""
         kind = np.dtype(">" + code)
         count = len(self.buffer) - kind.itemsize + 1
         view: NDArray[np.signedinteger] = np.ndarray((count,), kind, self.buffer, strides=(1,))
@@ -104,7 +95,7 @@ class Keys:
     """Decoded keys.
 
     Attributes:
-        record_type: the first two bytes; -1 without them (``has_type``).
+        record_type: the first two bytes; -1 without them.
         is_whole: the type is known and the key has its layout; its text may still be invalid UTF-8.
         strings: number of strings in a key of this type; 0 for an unknown type.
         second: the second string: a topic, a member id or a regular expression.
@@ -225,9 +216,7 @@ def value_versions(keys: Keys, values: Slices, leads: NDArray[np.void]) -> tuple
 
 
 def control_types(keys: Slices, values: Slices) -> tuple[Int64s, Bools]:
-    """Return the type of each control record, and which are valid by
-    :func:`groupcoord.records.codec.decode_control`.
-    """
+    """Return the type of each control record, and which are valid."""
     control_type = keys.integers("i2", keys.start + 2)
     has_key = (keys.size >= _MARKER_KEY_BYTES) & (keys.integers("i2", keys.start) >= 0)
     has_value = (values.size >= _MARKER_VALUE_BYTES) & (values.integers("i2", values.start) >= 0)
@@ -239,8 +228,6 @@ _UUID = np.dtype([("high", "u8"), ("low", "u8")])
 
 
 class OfBatches(NamedTuple):
-    """Batches, and the index of the batch of each record."""
-
     batches: Batches
     number: Int64s
 
@@ -263,7 +250,6 @@ class Placed(NamedTuple):
 
 
 def record_columns(placed: Placed, columns: Sequence[str], *, raw_bytes: bool = False) -> pa.RecordBatch:
-    """Return rows of ``RECORDS``, one for each record, in their order."""
     decoded = _Decoded(placed, raw_bytes=raw_bytes)
     arrays = [_MAKERS[name](decoded).cast(RECORDS.field(name).type, safe=False) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORDS.field(name) for name in columns]))
@@ -337,7 +323,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def gather(slices: Slices, is_there: Bools, kind: pa.DataType) -> pa.Array:
-    """Copy pieces of a buffer into an Arrow array of text or bytes; null where ``is_there`` is false."""
+    """Copy pieces of a buffer into an Arrow array; null where ``is_there`` is false."""
     count = len(is_there)
     if not is_there.any():
         return pa.nulls(count, kind)
@@ -476,7 +462,6 @@ assert tuple(_MAKERS) == tuple(RECORDS.names)
 
 
 def rows_of_messages(batch: pa.RecordBatch, *, raw_bytes: bool = False) -> pa.RecordBatch:
-    """Return rows of ``RECORDS``, one for each message, in their order."""
     placed = Placed(
         _slices(batch.column("key")),
         _slices(batch.column("value")),

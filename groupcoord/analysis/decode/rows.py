@@ -1,8 +1,7 @@
 """Rows of a byte range of a segment file: its sound batches decoded, and an account of every byte.
 
-A range owns the batches that start in it, and damage up to the next sound batch; its last batch may reach into the next
-range. So ranges can be cut at any byte and read by different machines without an index: each finds its first batch by
-CRCs.
+A range owns the batches that start in it, and damage up to the next sound batch. So ranges can be cut at any byte and
+read by different machines without an index: each finds its first batch by CRCs.
 """
 
 from __future__ import annotations
@@ -67,8 +66,6 @@ class RowSettings:
 
 @frozen
 class Origin:
-    """The file of batches, and its log partition if known."""
-
     file: str
     log_partition: int | None
 
@@ -87,9 +84,8 @@ def sound_rows(sound: Sequence[SoundBatch], origin: Origin, settings: RowSetting
 
 
 def _portions(batches: Batches) -> Iterator[tuple[Batches, dict[int, bytes | None]]]:
-    """Yield batches in portions of bounded decompressed size, with the payloads of compressed ones by index.
-
-    A payload is None if it cannot be decompressed.
+    """Yield batches in portions of bounded decompressed size, with the payloads of compressed ones by index; None if
+    corrupt.
     """
     first, held_bytes = 0, 0
     decompressed: dict[int, bytes | None] = {}
@@ -173,7 +169,6 @@ def _rows(
     origin: Origin,
     settings: RowSettings,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of framed records and of ``odd`` batches (by number), in order."""
     made: list[pa.RecordBatch] = []
     batches, order = of_batches
     if len(order):
@@ -234,7 +229,6 @@ def _place_odd(records: list[BatchRecord], of_batches: OfBatches, origin: Origin
 
 
 def _int64s(values: list[int]) -> Int64s:
-    """Return numbers in 64 bits; larger ones, from deltas that no broker writes, wrap around as in Java."""
     return np.array([(value + 2**63) % 2**64 - 2**63 for value in values], np.int64)
 
 
@@ -268,11 +262,7 @@ class ByteRange:
 
 @define
 class RangeReader:
-    """Reader of one range: records in log order, corrupt bytes, and the account at the end.
-
-    Attributes:
-        next_offset: log offset after the last batch; None before the first.
-    """
+    """Reader of one range: records in log order, corrupt bytes, and the account at the end."""
 
     _read_at: ReadAt
     _range: ByteRange
@@ -364,8 +354,7 @@ class RangeReader:
     def _first_sound(self, position: int) -> int:
         """Return the start of the first sound batch from ``position`` on, or the end of the file.
 
-        Bytes inside a batch may look like a batch: a message in a compressed batch of an old format, or a client's
-        data. So the search begins earlier, and goes from batch to batch.
+        Bytes inside a batch may look like a batch, so the search begins earlier and goes from batch to batch.
         """
         start = max(position - LOOK_BACK_BYTES, 0)
         for found in self._found_from(start, LOOK_BACK_BYTES + SEARCH_BYTES):
@@ -374,7 +363,6 @@ class RangeReader:
         return self._file_bytes
 
     def _salvage(self, start: int, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yield rows up to the first sound batch of the next range, and move the end of this one there."""
         waiting: list[SoundBatch] = []
         for found in self._found_from(start, chunk_bytes):
             if isinstance(found, SoundBatch):
@@ -398,9 +386,8 @@ class RangeReader:
         yield from self._account_for(given_batches([found.batch for found in sound]))
 
     def _walk(self, chunk: bytes, position: int) -> tuple[Batches, InvalidBatchError | None]:
-        """Return the batches at the start of a chunk that this range owns, and the error after them.
-
-        There is at least one batch or an error. Without an error the next call reads what follows.
+        """Return the batches at the start of a chunk that this range owns, and the error after them; one of both at
+        least.
         """
         plain = plain_batches(chunk, position, self._range.end)
         if len(plain):

@@ -14,15 +14,13 @@ KIND_CONTROL = "control"
 KIND_CORRUPT = "corrupt"
 KIND_READ = "read"
 KINDS = (KIND_RECORD, KIND_CONTROL, KIND_CORRUPT, KIND_READ)
-"""Kinds of rows of :data:`RECORDS`: a record, a control record, corrupt bytes, and a byte range that was read."""
+"""Kinds of rows of :data:`RECORDS`."""
 
 _SHORT, _INT, _LONG, _DOUBLE = pa.int16(), pa.int32(), pa.int64(), pa.float64()
 _STRING, _BINARY, _BOOLEAN = pa.string(), pa.binary(), pa.bool_()
 
 
 class Column(NamedTuple):
-    """A nullable column of a table."""
-
     name: str
     type: pa.DataType
     comment: str
@@ -82,19 +80,15 @@ COLUMNS = (
 """Rows for all content of a log.
 
 * ``kind = 'record'``: a record. A committed offset or its tombstone (``record_type`` 0 and 1) is decoded into columns,
-  and ``key`` and ``value`` are null unless ``raw_bytes`` is set. Others keep them, for
-  :func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record`; only their group id
-  and value version are decoded. A record with a ``problem`` keeps them too.
+  and ``key`` and ``value`` are null unless ``raw_bytes`` is set. Others, and those with a ``problem``, keep them for
+  :func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record`.
 * ``kind = 'control'``: a control record with its bytes; ``control_type`` 0 and 1 end the transaction of ``producer_id``
   in that log partition.
-* ``kind = 'corrupt'``: ``size_bytes`` bytes at ``position`` of ``file`` that are not a sound batch, and the
-  ``problem``.
+* ``kind = 'corrupt'``: ``size_bytes`` bytes at ``position`` of ``file`` that are not a sound batch.
 * ``kind = 'read'``: a byte range that was read; ranges of a file are contiguous.
 """
 
 RECORDS = pa.schema([(name, kind) for name, kind, _ in COLUMNS])
-"""Arrow schema of :data:`COLUMNS`."""
-
 
 _NAMES = {int(known): known.name for known in RecordType}
 _CONTROLS = {0: "control records: aborted", 1: "control records: committed"}
@@ -365,8 +359,7 @@ EPOCHS: Columns = (
     *_position(),
     Column("log_timestamp_ms", _LONG, "when it was written"),
 )
-"""Every change of an epoch in a consumer, share or streams group, be it the group's, the target assignment's or a
-member's."""
+"""Every change of a group's, target assignment's or member's epoch in consumer, share and streams groups."""
 
 MEMBERSHIPS: Columns = (
     _GROUP,
@@ -454,8 +447,7 @@ ANOMALIES: Columns = (
     Column("evidence", _STRING, "reason as text"),
     Column("log_partition", _INT, "position of its records"),
 )
-"""Anomalies of groups: offset rewind, commits stopped, stalled, commit storm, rebalance storm, flapping member,
-duplicate owner, slow revocation, fenced member, never committed, uneven shares, idle members."""
+"""Anomalies of groups; the kinds are in :mod:`groupcoord.analysis.rules.statuses`."""
 
 STALE_GROUPS: Columns = (
     _GROUP,

@@ -1,8 +1,7 @@
 """Cursors in growing logs: the position in each log partition, and the ranges after it.
 
-A cursor names a file, the end of a batch in it, and the next offset of the log. The offset decides: if compaction or
-deletion removed the file, reading continues at the next existing offset. Only the last file of a log is walked to its
-last whole batch, since more may be half written; the others are complete.
+If compaction or deletion removed a cursor's file, reading continues at the next existing offset. Only the last file of
+a log is walked to its last whole batch, since more may be half written.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Cursor(NamedTuple):
         file: the name of the file in the log's folder.
         position: the end of the last batch that was read, in bytes.
         next_offset: log offset below which everything was read.
-        batch_position: the start of the last batch that was read; if it is not there, the file is another one.
+        batch_position: the start of the last batch that was read; with another batch there, the file is another one.
     """
 
     file: str
@@ -75,14 +74,11 @@ Cursors = dict[str, Cursor]
 
 @frozen
 class Log:
-    """The segment files of one folder, in order of their offsets."""
-
     file_system: AbstractFileSystem
     segments: tuple[SegmentFile, ...]
 
 
 def logs_of(found: Iterable[FileSet]) -> dict[str, Log]:
-    """Return logs by folder, without files that a compaction has not swapped in yet."""
     folders: dict[str, tuple[AbstractFileSystem, dict[str, SegmentFile]]] = {}
     for files in found:
         for segment in files.segments:

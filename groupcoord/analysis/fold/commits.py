@@ -1,8 +1,7 @@
 """Commits of groups: outcomes of their transactions, current offsets, and counts over recent commits.
 
 A transaction of a producer ends with its next marker in the same log partition (KIP-98); without one it is open. Memory
-is proportional to the partitions of groups: the fold keeps the last commits and largest rewind of each partition, and
-the busy minutes of each group.
+is proportional to the partitions of groups.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ coalesce(
 """
 """The SQL expression of :meth:`Markers.outcomes` for Spark, over markers and transactional commits.
 
-The frame runs backwards, so that the next marker is found in linear time. Arrow batches in Python took Spark 1.3 to 1.6
-times the CPU where half of all commits were transactional.
+The frame runs backwards, so that the next marker is found in linear time. Arrow batches in Python took Spark up to 1.6
+times the CPU.
 """
 
 _COMMITS = arrow_schema(COMMITS)
@@ -55,8 +54,6 @@ _NO_MARKERS = pa.schema([RECORDS.field(name) for name in MARKER_COLUMNS[1:]]).em
 
 
 class Markers:
-    """Transaction markers of one log partition."""
-
     def __init__(self, tables: Sequence[pa.Table] = ()) -> None:
         rows = pa.concat_tables([_NO_MARKERS, *(table.select(_NO_MARKERS.column_names) for table in tables)])
         producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
@@ -71,7 +68,7 @@ class Markers:
         }
 
     def outcomes(self, rows: pa.Table) -> pa.Array:
-        """Return the outcome of the transaction of each row: ``committed``, ``aborted`` or ``open``."""
+        """Return the outcome of each row's transaction: ``committed``, ``aborted`` or ``open``."""
         producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])
         found = np.full(len(producers), _STILL_OPEN)
         for producer in np.unique(producers).tolist():
@@ -84,7 +81,6 @@ class Markers:
 
 
 def is_marker(records: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of markers that end transactions."""
     ends = pa.array([ABORT_TYPE, COMMIT_TYPE], pa.int16())
     return every(pc.equal(records["kind"], KIND_CONTROL), pc.is_in(records["control_type"], ends))
 
@@ -134,8 +130,7 @@ class CommitFacts:
     """Result of a fold of commits.
 
     Attributes:
-        last: :data:`LAST_COMMITS`: the last commits of each partition, the last outside open transactions, and the last
-            open one.
+        last: the last commits of each partition, the last outside open transactions, and the last open one.
         are_samples: the rows are offsets seen by snapshots instead of commits.
     """
 
@@ -184,7 +179,6 @@ class CommitFold:
         return CommitFacts(self._facts.last, self._facts.rewinds, _together(minutes))
 
     def facts_with(self, commits: pa.Table) -> CommitFacts:
-        """Return the facts with additional commits, which the fold does not keep."""
         self._fold()
         ahead = CommitFold(self._limits, self._rows_min)
         ahead._facts, ahead._by_minute = self._facts, self._by_minute

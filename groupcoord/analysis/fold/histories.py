@@ -1,7 +1,7 @@
 """Histories of groups from the rows of a log partition: read once, grouped on Spark, or kept while the log grows.
 
-A :class:`CarriedLog` equals, at any moment, the result of one reading of the log up to there. Commits are folded up to
-the first one of an open transaction; later ones wait for its marker, as consumers with ``read_committed`` do.
+A :class:`CarriedLog` equals, at any moment, the result of one reading of the log up to there. Commits after the first
+of an open transaction wait for its marker, as consumers with ``read_committed`` do.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def entries_of(records: pa.Table) -> list[Entry]:
     rows = records.append_column("row", pa.array(np.arange(records.num_rows))).append_column("is_group", is_group)
     rows = rows.filter(pc.or_(pc.fill_null(is_group, False), is_commit))
     is_group = flags(rows["is_group"])
-    # Between two records of its group a commit belongs to the first: these stretches are numbered, over all groups.
+    # Between two records of its group a commit belongs to the first; these stretches are numbered over all groups.
     order = np.argsort(key_codes(rows, GROUP), kind="stable")
     stretch = np.empty(len(order), np.int64)
     stretch[order] = np.cumsum(is_group[order])
@@ -87,9 +87,7 @@ def _group_records(rows: pa.Table) -> Iterator[tuple[int, Entry]]:
 
 
 def _last_commits(commits: pa.Table) -> Iterator[tuple[int, Entry]]:
-    """Yield the last commit of each partition between two group records; for transactions, the last
-    of any partition.
-    """
+    """Yield the last commit of each partition between two group records; for transactions, of any partition."""
     is_transactional = flags(commits["is_transactional"])
     plain = last_rows(commits.filter(pa.array(~is_transactional)), (*GROUP, "stretch", "topic", "topic_partition"))
     for row, partition, group_id, log_offset, at_ms, *place in zip(*_columns(plain), strict=True):
@@ -104,13 +102,9 @@ def _columns(rows: pa.Table) -> list[list[object]]:
 
 
 GROUPED_COLUMNS = (*ENTRY_COLUMNS, "complete_from")
-"""Required columns; ``complete_from`` is the offset from which on no record of the log partition is missing.
-
-Before the records of a group rows without a record type name its topics: ``topic_id`` and ``topic``.
-"""
+"""Required columns. Before the records of a group, rows without a record type name its topics."""
 
 HistoryRow = tuple[GroupKey, str, Row]
-"""A group, a kind and the values of a row."""
 
 
 def folded_histories(batches: Iterable[pa.Table], session_timeout_ms: int | None) -> Iterator[HistoryRow]:
@@ -161,15 +155,13 @@ def _complete_of(batch: pa.Table) -> dict[int | None, int]:
 
 
 Told = tuple[str, Row]
-"""A kind, and a row with the group and its log partition."""
-
 HELD_MAX = 1_048_576
-"""Number of commits that wait for the end of a transaction; beyond it they are folded as they are."""
+"""Number of commits that may wait for the end of a transaction; beyond it they are folded at once."""
 
 
 @define
 class _Group:
-    """A group of a growing log; ``ends`` are its rows if the log ended here, None if they must be computed."""
+    """A group of a growing log; ``ends`` are its rows if the log ended here, None if outdated."""
 
     fold: GroupFold
     ends: list[Told] | None = None
@@ -190,7 +182,7 @@ class CarriedLog:
     _markers: list[pa.Table] = field(factory=list)
 
     def add(self, rows: pa.Table) -> list[Told]:
-        """Add rows in log order, without those added before, and return the history rows that they complete."""
+        """Add rows in log order, and return the history rows that they complete; rows added before are skipped."""
         self._note_spans(rows)
         is_logged = pc.is_in(rows["kind"], pa.array([KIND_RECORD, KIND_CONTROL]))
         new = rows.filter(every(is_logged, pc.greater_equal(rows["log_offset"], self._next_offset)))
@@ -219,7 +211,6 @@ class CarriedLog:
             yield from group.ends
 
     def named(self, row: Row) -> Row:
-        """Return a row with the names of topics that the group committed for the first time later."""
         names = self._groups[row["group_id"]].fold.topic_names
         return named(row, names) if names else row
 

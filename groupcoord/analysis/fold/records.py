@@ -46,11 +46,9 @@ BATCH_ROWS = 131_072
 
 @define
 class LogPartition:
-    """The written files of one log partition.
+    """The written files of one log partition, in log order.
 
     Attributes:
-        number: its number; None if unknown.
-        files: of the table of records, in log order.
         is_sorted: offsets increase; false for a damaged log, or two copies of one.
     """
 
@@ -105,11 +103,9 @@ RANGES = pa.schema(
         for name in ("kind", "log_partition", "file", "position", "size_bytes", "problem", "log_offset", "end_offset")
     ]
 ).append(RECORDS.field("complete_from"))
-"""Columns of rows about byte ranges."""
 
 
 def corrupt(ranges: pa.Table) -> pa.Table:
-    """Return the table ``corrupt``."""
     found = ranges.filter(pc.equal(ranges["kind"], KIND_CORRUPT))
     found = found.select(["file", "position", "size_bytes", "problem", "log_partition", "log_offset", "end_offset"])
     return found.rename_columns({"problem": "reason", "log_offset": "first_offset"}).cast(arrow_schema(CORRUPT))
@@ -120,7 +116,7 @@ Span = tuple[int, int, int]
 
 
 def read_spans(records: pa.Table) -> list[Span]:
-    """Return the ranges that were read, from rows of one log partition: of the table of records, or :data:`RANGES`."""
+    """Return the ranges that were read, from rows of one log partition."""
     found = records.filter(every(pc.equal(records["kind"], KIND_READ), pc.is_valid(records["complete_from"])))
     return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
 
@@ -142,7 +138,7 @@ class Decoded:
 
 
 def decode_records(tasks: Sequence[RecordTask], results: ResultDirectory, tell: Callable[[int, int], None]) -> Decoded:
-    """Decode logs; write their records, and a table of the commits outside of transactions."""
+    """Decode logs; write their records, and the commits outside of transactions."""
     partitions: dict[int | None, LogPartition] = {}
     accounts, written = Accounts(), Written()
     for number, task in enumerate(tasks):
@@ -165,10 +161,7 @@ def of_partition(batch: pa.RecordBatch, partition: int | None) -> pa.Table:
 def read_back(
     results: ResultDirectory, partition: LogPartition, columns: Collection[str], kinds: Collection[str]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of these kinds in order of offsets, with the number of the log partition.
-
-    Rows of an unsorted log are all held in memory.
-    """
+    """Yield the rows of these kinds in order of offsets; those of an unsorted log are all held in memory."""
     parts = (_wanted(batch, kinds) for name in partition.files for batch in _batches(results, name, columns))
     found = (of_partition(batch, partition.number) for batch in parts if batch.num_rows)
     if partition.is_sorted:
@@ -208,7 +201,7 @@ DECODED_COLUMNS = (*FOLDED_COLUMNS, "control_type", "end_offset", "complete_from
 
 
 class PartitionFold:
-    """Folds the records of one log partition, in the order of their offsets."""
+    """Fold of the records of one log partition, in the order of their offsets."""
 
     def __init__(self, number: int | None, markers: Markers, spans: Iterable[Span]) -> None:
         self._markers = markers
@@ -218,7 +211,6 @@ class PartitionFold:
             self._history.add_span(*span)
 
     def add(self, records: pa.Table) -> pa.Table:
-        """Fold records, and return the commits among them."""
         is_understood = pc.and_(pc.is_null(records["problem"]), pc.is_valid(records["group_id"]))
         feed_history(self._history, records.filter(is_understood))
         found = commits(records, self._markers)
@@ -294,7 +286,6 @@ class LoadFold:
             self._counts = summed_counts([self._counts, rows.select([*_COUNTED, "size_bytes"])])
 
     def read_counts(self) -> pa.Table:
-        """Return the table ``read_counts``."""
         self._fold()
         return self._counts
 
@@ -304,7 +295,6 @@ class LoadFold:
 
 
 def partition_load(keys: pa.Table) -> list[Row]:
-    """Return the rows of the table ``partition_load``."""
     by_partition = grouped(_by_group(keys).to_pylist(), itemgetter("log_partition"))
     names = arrow_schema(PARTITION_LOAD).names
     made = [_load(partition, groups) for partition, groups in by_partition.items()]
@@ -312,7 +302,6 @@ def partition_load(keys: pa.Table) -> list[Row]:
 
 
 def summed_counts(parts: Iterable[pa.Table]) -> pa.Table:
-    """Return read counts from rows, and from counts of other rows."""
     ones = []
     for part in parts:
         if "count" not in part.column_names:
@@ -405,7 +394,7 @@ def _load(partition: int | None, groups: list[Row]) -> Row:
     file_bytes = [row["file_bytes"] for row in groups if row["file_bytes"] is not None]
     found["file_bytes"] = sum(file_bytes) if file_bytes else None
     named = [(row["records"], row["group_id"]) for row in groups if row["group_id"] is not None]
-    # Among groups with equally many records the name decides: results are reproducible.
+    # Among groups with equally many records the name decides, for reproducible results.
     found["hottest_group_records"], found["hottest_group"] = max(named, default=(None, None))
     found["groups"] = len(named)
     share = found["hottest_group_records"] / found["records"] if named and found["records"] else None

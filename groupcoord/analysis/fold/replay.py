@@ -1,8 +1,7 @@
 """Replay of each group's records by a coordinator, to compare its responses with the tables.
 
-A :class:`groupcoord.GroupCoordinator` for each group loads its records from a log store that streams them in log order,
-so one group's state and one Arrow batch are in memory. The responses are those to DescribeGroups, ConsumerGroupDescribe
-and OffsetFetch, with the generation of classic groups and the partitions of consumer groups.
+One group's state and one Arrow batch are in memory. The responses are those to DescribeGroups, ConsumerGroupDescribe
+and OffsetFetch.
 
 Outside transactions only the last commit and tombstone of each partition are loaded: earlier ones change no response.
 Transaction markers have no group; each is passed to the groups that its producer wrote to.
@@ -79,8 +78,6 @@ class _Key(NamedTuple):
 
 
 class ReplayedLog:
-    """Read-only log store of one group's records, which are streamed."""
-
     def __init__(self, entries: Iterable[LogRecord | LoadedCommits]) -> None:
         self._entries = entries
         self.record_count = 0
@@ -123,7 +120,7 @@ def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
 
 
 class _Runs:
-    """Sorted batches, cut where the group changes: iterate over keys, and over the entries of each."""
+    """Sorted batches, cut where the group changes."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = chain.from_iterable(map(_by_group, batches))

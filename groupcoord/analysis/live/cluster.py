@@ -44,8 +44,6 @@ NO_BROKER = -1
 
 
 class LogEnd(IntEnum):
-    """Special timestamps of ListOffsets."""
-
     LATEST = -1
     EARLIEST = -2
 
@@ -66,11 +64,7 @@ class TopicMetadata:
 
 @frozen
 class ClusterMetadata:
-    """Metadata of the cluster and the requested topics.
-
-    Attributes:
-        errors: error codes of the other requested topics, by name.
-    """
+    """Metadata of the cluster and the requested topics; ``errors`` has the error codes of other requested topics."""
 
     cluster_id: str
     topics: Mapping[str, TopicMetadata]
@@ -86,10 +80,8 @@ class ListedOffset(NamedTuple):
 
 
 class FetchedBytes(NamedTuple):
-    """A Fetch response of one partition.
-
-    Attributes:
-        batches: contiguous; the first may start before the requested offset, the last may be cut short.
+    """A Fetch response of one partition: contiguous batches, of which the first may start before the requested offset,
+    and the last may be cut short.
     """
 
     batches: bytes
@@ -114,8 +106,6 @@ class ListedGroups(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """Coordinator of a group."""
-
     error_code: int
     broker: int
 
@@ -143,7 +133,7 @@ class CommittedOffset(NamedTuple):
     """A committed offset, or the start offset of a share group; -1 for none.
 
     Attributes:
-        lag: lag of a share group from its coordinator; None if unknown.
+        lag: of a share group, from its coordinator; None if unknown.
     """
 
     topic: str
@@ -261,8 +251,6 @@ DESCRIBED_BY = {
     SHARE: _SHARE_GROUP_DESCRIBE,
     STREAMS: _STREAMS_GROUP_DESCRIBE,
 }
-"""The API that describes groups of each type."""
-
 _BROKER_RESOURCE = 4
 _DESCRIBE_BIT = 1 << 8
 
@@ -284,7 +272,6 @@ class KafkaCluster:
             raise
 
     def close(self) -> None:
-        """Close all connections."""
         try:
             self._run(self._client.close())
         finally:
@@ -355,7 +342,6 @@ class KafkaCluster:
     # ------------------------------------------------------------ groups
 
     def brokers(self) -> Sequence[int]:
-        """Return the ids of the present brokers."""
         self._run(self._client.refresh())
         if not self._client.brokers:
             raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster does not name its brokers")
@@ -378,7 +364,6 @@ class KafkaCluster:
         return bool(values["cluster_authorized_operations"] & _DESCRIBE_BIT)
 
     def list_groups(self, broker: int) -> ListedGroups:
-        """Return the groups that a broker coordinates."""
         values = self._ask(broker, _LIST_GROUPS, {"states_filter": [], "types_filter": []})
         groups = [
             ListedGroup(
@@ -397,14 +382,12 @@ class KafkaCluster:
         return {one["key"]: Coordinator(one["error_code"], one["node_id"]) for one in values["coordinators"]}
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> dict[str, DescribedGroup]:
-        """Return descriptions of groups by id."""
         name = "groups" if group_type == CLASSIC else "group_ids"
         flags = dict.fromkeys(("include_authorized_operations", "include_topology_description"), False)
         values = self._ask(broker, DESCRIBED_BY[group_type], {name: list(group_ids), **flags})
         return {one["group_id"]: _described(group_type, one) for one in values["groups"]}
 
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
-        """Return all committed offsets by group."""
         wanted = [{"group_id": one, "member_id": None, "member_epoch": -1, "topics": None} for one in group_ids]
         values = self._ask(broker, _OFFSET_FETCH, {"groups": wanted, "require_stable": False})
         return _offsets_by_group(
@@ -420,7 +403,6 @@ class KafkaCluster:
         )
 
     def share_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
-        """Return the start offsets of share groups by group."""
         wanted = [{"group_id": one, "topics": None} for one in group_ids]
         values = self._ask(broker, _DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": wanted})
         return _offsets_by_group(

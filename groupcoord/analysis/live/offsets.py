@@ -1,8 +1,8 @@
 """Offsets of a topic in a running cluster: log start and end offsets, and fetching of offset ranges without gaps.
 
 A range owns each batch with a base offset in it, so ranges can be cut at any offset and read independently. Its size
-does not follow from its offsets, since compaction removes records at the start of a log. So logs of many offsets are
-probed before they are cut.
+does not follow from its offsets, since compaction removes records. So logs of many offsets are probed before they are
+cut.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def list_ends(
 ) -> list[PartitionEnds]:
     """Return the ends of topics' partitions, from three ListOffsets requests to each broker.
 
-    A partition without a leader or without its response in time is a row with an error. The limit is
-    :data:`groupcoord.analysis.live.cluster.SETTLE_MS`.
+    A partition without a leader, or without a response within :data:`groupcoord.analysis.live.cluster.SETTLE_MS`, is a
+    row with an error.
     """
 
     def ask() -> list[PartitionEnds]:
@@ -213,7 +213,7 @@ def _listed(cluster: KafkaCluster, wanted: Collection[TopicPartition], end: LogE
 def plan(
     cluster: KafkaCluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int = SPLIT_BYTES
 ) -> list[list[OffsetRange]]:
-    """Cut ranges into tasks of about ``split_bytes``: long ranges into shorter ones, and small ones together."""
+    """Cut ranges into tasks of about ``split_bytes``; small ones share a task."""
     tasks: list[list[OffsetRange]] = []
     room = 0
     for whole in ranges:
@@ -315,8 +315,6 @@ class Lost:
 
 
 class RangeFetcher:
-    """Fetcher of one range."""
-
     def __init__(self, cluster: KafkaCluster, offset_range: OffsetRange, patience: Patience) -> None:
         self._cluster = cluster
         self._range = offset_range

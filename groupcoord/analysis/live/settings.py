@@ -1,8 +1,4 @@
-"""Settings of connections to a cluster, under Kafka's names, from a properties file or the environment.
-
-Security settings are parsed by :mod:`groupcoord.config.client_properties`, and timeouts here. A :class:`ClusterAddress`
-holds no secrets: they are read where they are used.
-"""
+"""Settings of connections to a cluster, under Kafka's names, from a properties file or the environment."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @frozen
 class ClusterAddress:
-    """Address of a cluster without secrets, which may appear in plans and logs.
+    """Address of a cluster without secrets, which may appear in plans and logs; these are read where they are used.
 
     Attributes:
         bootstrap_servers: ``HOST:PORT`` with commas between; empty to use the file or the environment.
@@ -45,7 +41,6 @@ class ClusterAddress:
     properties: Mapping[str, str] = {}
 
     def settings(self) -> ClientSettings:
-        """Read the settings."""
         try:
             given = by_names_of_kafka(dict(_of_environment(os.environ)))
             if self.command_config is not None:

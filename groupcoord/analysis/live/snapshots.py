@@ -1,7 +1,6 @@
 """Snapshots of all groups of a cluster, from the responses to administrative requests instead of the log.
 
-Each broker lists the groups that it coordinates. Gaps are listed as problems: a group deleted between two requests, a
-missing permission, a broker that does not respond.
+Gaps are listed as problems: a group deleted between two requests, a missing permission, a broker that does not respond.
 """
 
 from __future__ import annotations
@@ -39,26 +38,12 @@ T = TypeVar("T")
 
 @frozen
 class Problem:
-    """A gap in a snapshot.
-
-    Attributes:
-        subject: ``group billing``, ``topic orders``, ``broker 3`` or ``cluster``.
-    """
-
     subject: str
     text: str
 
 
 @frozen
 class GroupSnapshot:
-    """A group at one moment.
-
-    Attributes:
-        described: its state and members; None if unknown or not available for its type.
-        offsets: its committed offsets; None if unknown.
-        listed: its entry in the coordinator's list.
-    """
-
     group_id: str
     type: str
     listed: ListedGroup

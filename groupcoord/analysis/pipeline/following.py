@@ -1,8 +1,7 @@
 """Incremental analysis of growing logs, for ``groupcoord analyze --follow``.
 
-Groups are kept in memory and updated by new records; tables are written again as a whole. Memory holds the groups and
-the last :data:`HISTORY_ROWS_MAX` rows of each history table. A run first reads the whole logs, as a coordinator does,
-so it needs no checkpoint.
+Memory holds the groups and the last :data:`HISTORY_ROWS_MAX` rows of each history table; tables are written again as a
+whole. A run first reads the whole logs, as a coordinator does, so it needs no checkpoint.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, Finis
 INTERVAL_S = 10.0
 
 REPORT_SHARE = 4
-"""After tables and page, updates go on without them for this many times as long as they took: a fifth of all."""
 
 
 @frozen
@@ -119,8 +117,6 @@ class LocalFollowing(Run):
 
     def run(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
         """Update tables and page until stopped; return the report, or None without a page.
-
-        An update that has started is completed.
 
         Args:
             is_stopped: waits a number of seconds, or until the run is to stop, and returns whether it is.

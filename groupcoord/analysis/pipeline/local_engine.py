@@ -1,6 +1,5 @@
-"""Engine of the pipeline in this process, for ``analyze --engine local``.
-
-Log partitions are folded one after the other; memory holds their groups.
+"""Engine of the pipeline in this process, for ``analyze --engine local``. Memory holds the groups of all log
+partitions.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ _REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)
 
 @frozen
 class _FoldedPartition:
-    """The groups of a log partition, with their fields for ``--verify``."""
-
     partition: LogPartition
     known: Known
     told: Told
@@ -142,7 +139,6 @@ class LocalEngine:
                     add("differences", self._differences(one))
 
     def _differences(self, one: _FoldedPartition) -> list[Row]:
-        """Load the records of a log partition into coordinators, and return where its tables differ."""
         replayed = Replayed()
         for rows in read_back(self._results, one.partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
             replayed.add(rows)

@@ -157,7 +157,6 @@ RECORD_BYTES = 106
 
 
 def absolute(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return absolute paths; URLs stay as they are."""
     return [text if "://" in text else os.path.abspath(text) for text in _texts(paths)]
 
 
@@ -170,7 +169,6 @@ class Source(ABC):
     """Source of ``__consumer_offsets`` records and of end offsets.
 
     Attributes:
-        selection: the log partitions to read, and the groups to exclude.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.analysis.decode.schema.END_OFFSETS`,
             or None.
     """
@@ -207,19 +205,16 @@ class Source(ABC):
         return max(last_ms, read_ms)  # a silent group writes nothing to its log
 
     def read_ends(self, topics: Collection[str]) -> pa.Table | None:
-        """Return the end offsets of topics, or None if unknown.
-
-        The columns are :data:`groupcoord.analysis.decode.schema.END_OFFSETS` from a file, or ``LIVE_END_OFFSETS`` from
+        """Return the end offsets of topics, or None if unknown: ``END_OFFSETS`` from a file, ``LIVE_END_OFFSETS`` from
         a cluster.
         """
         return None if self.end_offsets is None else read_end_offsets_file(self.end_offsets)
 
     def read_times(self, behind: Collection[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return :data:`groupcoord.analysis.decode.schema.RECORD_TIMES`; empty unless lag is computed from records."""
+        """Return ``RECORD_TIMES``; empty unless lag is computed from records."""
         return ()
 
     def offsets_retention_minutes(self) -> int | None:
-        """Return the offset retention of the brokers; None if unknown."""
         return None
 
     @property
@@ -255,9 +250,6 @@ class Source(ABC):
 class LogSource(Source):
     """Logs in files: segment files, folders of a log partition, data directories, or patterns of
     these; local, or URLs.
-
-    Attributes:
-        storage_options: for fsspec's file systems.
     """
 
     paths: tuple[str, ...] = field(converter=_texts)
@@ -374,7 +366,6 @@ class ClusterSource(Source):
         return ClusterTail(self)
 
     def ends(self, *, may_lack: bool = False) -> TopicEnds:
-        """Return the start and end offsets of the logs; with ``may_lack`` without those that have no leader."""
         with self._topic_ends(may_lack=may_lack) as (_, _, ends):
             return ends
 
@@ -409,8 +400,6 @@ def read_end_offsets_file(path: str) -> pa.Table:
 
 @frozen
 class ClusterTask(RecordTask):
-    """Task for offset ranges of a cluster."""
-
     address: ClusterAddress
     ranges: list[OffsetRange]
     selection: Selection = EVERYTHING

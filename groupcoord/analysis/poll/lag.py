@@ -1,7 +1,6 @@
 """Lag of groups from snapshots of a running cluster, for ``groupcoord lag`` and ``analyze --poll``.
 
-The statuses are those of :func:`groupcoord.analysis.rules.statuses.lag_status`. Those about commits over time need
-several snapshots.
+Statuses about commits over time need several snapshots.
 """
 
 from __future__ import annotations
@@ -65,7 +64,6 @@ class GroupLag:
     Attributes:
         lag: sum of the known lag in records.
         lag_ms: age of the oldest next record in milliseconds.
-        status: the label of the worst status.
         wrong: the problem as a sentence; empty if all is well.
     """
 
@@ -142,8 +140,6 @@ class Rewinds:
 
 
 class _Unmoved(NamedTuple):
-    """Number of consecutive snapshots with one offset below the end, and the end at the first."""
-
     looks: int
     end_offset: int
 

@@ -1,7 +1,4 @@
-"""Polling of a cluster's groups into tables and one page: ``groupcoord analyze --poll``.
-
-Rows are few, so lists of dicts suffice.
-"""
+"""Polling of a cluster's groups into tables and one page: ``groupcoord analyze --poll``."""
 
 from __future__ import annotations
 
@@ -61,8 +58,6 @@ TIMES_MAX = 10_000
 
 
 class PolledFigures:
-    """Report values, updated with each poll."""
-
     def __init__(self, inputs: tuple[str, ...], groups: PolledGroups) -> None:
         self._inputs = inputs
         self._groups = groups
@@ -132,8 +127,6 @@ class PolledFigures:
 
 
 class PolledAnomalies:
-    """Facts for anomalies, updated with each poll."""
-
     def __init__(self) -> None:
         self._rebalances: deque[Row] = deque(maxlen=HISTORY_ROWS_MAX)
         self._since_ms: dict[str, int] = {}
@@ -242,8 +235,6 @@ UNDER_WAY = "under-way"
 
 @frozen
 class Polled:
-    """A poll."""
-
     number: int
     snapshot: Snapshot
     rebalances: int
@@ -349,7 +340,6 @@ class Polling:
             self._counts[name] += self._write(name, f"poll-{self._number:08}", found, APPENDED[name])
 
     def _write(self, name: str, part: str, some: Iterable[Row], columns: Columns) -> int:
-        """Write a file of a table, which appears when it is complete."""
         schema = arrow_schema(columns)
         rows = pa.RecordBatch.from_pylist(list(some), schema)
         with self._output.new_table_file(f"tables/{name}/{part}.parquet", schema) as file:

@@ -1,8 +1,4 @@
-"""Views of groups in snapshots, and the rows of the tables made from them.
-
-Values that snapshots lack are null, as is everything about a log. ``polled_ms`` is the end of the poll
-that a row is from.
-"""
+"""Views of groups in snapshots, and the rows of the tables made from them. Values that snapshots lack are null."""
 
 from __future__ import annotations
 
@@ -38,7 +34,6 @@ from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.schema.engine import Values, uuid_text
 
 NO_GENERATION = -1
-"""Generation of classic groups, which no response contains."""
 
 
 def view_of(group_type: str, described: DescribedGroup, *, by_name: bool = False) -> GroupView:
@@ -67,7 +62,6 @@ def nothing_like(view: GroupView) -> GroupView:
 
 
 def topic_names(described: DescribedGroup) -> dict[str, str]:
-    """Return the names of the topics of members' assignments, by id."""
     return {uuid_text(one["topic_id"].bytes): one["topic_name"] for one in _topics_of_members(described)}
 
 
@@ -145,7 +139,7 @@ def _streams_member(values: Values, topics: Mapping[str, tuple[str, ...]]) -> Me
 
 
 def _tasks(tasks: Iterable[Values], topics: Mapping[str, tuple[str, ...]]) -> TopicPartitions:
-    """Return tasks by subtopology, or by the names of its source topics, where these are given."""
+    """Return tasks by subtopology, or by the names of its source topics."""
     return frozenset(
         (name, partition)
         for one in tasks
@@ -218,9 +212,8 @@ def _lags_of_share_groups(snapshot: Snapshot) -> dict[tuple[str, str, int], int]
 
 
 def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield rows of ``lag``, without time lag and status.
-
-    There is a row for each committed offset, and for each partition with an owner but no commit.
+    """Yield rows of ``lag``, without time lag and status, for committed offsets and for partitions with an owner but no
+    commit.
     """
     ends = {(one.topic, one.topic_partition): one for one in snapshot.ends}
     topics = {topic for topic, partition in ends if partition is not None}
@@ -279,7 +272,6 @@ def poll_row(snapshot: Snapshot) -> Row:
 def rebalance_row(
     group_id: str, before: GroupView | None, after: GroupView | None, explanation: Explanation, at_ms: int
 ) -> Row:
-    """Return a row of ``rebalances`` without its times."""
     assert after is not None
     missing = 0
     if before is not None and before.group_type == after.group_type == CONSUMER:
@@ -458,7 +450,7 @@ class PolledGroups:
         return row
 
     def _bury(self, group_id: str, snapshot: Snapshot) -> Iterator[Row]:
-        """Remove a deleted group; yield the rebalance that removed its last members, if it had some."""
+        """Remove a deleted group; yield the rebalance that removed its last members."""
         known = self._known[group_id]
         if known.latest is not None and (known.opened_ms is not None or (known.settled and known.settled.members)):
             yield self._completed(group_id, known, nothing_like(known.latest), snapshot.at_ms)

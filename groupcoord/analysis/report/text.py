@@ -14,7 +14,6 @@ _WHOLE = re.compile(r"(?:\d{1,12}(?:ms|s|m|h|d))+")
 
 
 def parse_duration(text: str) -> int:
-    """Parse a duration into milliseconds."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is no duration; write it like 90s, 1h30m or 250ms")
     duration_ms = sum(int(count) * UNITS_MS[unit] for count, unit in _PART.findall(text))
@@ -103,7 +102,6 @@ def noun(number: int, one: str, many: str | None = None) -> str:
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: ``1 group``, ``2 groups``."""
     return f"{number:,} {noun(number, one, many)}"
 
 

@@ -57,7 +57,6 @@ def anomalies(
 
     All rewinds in the log count, and silences beyond the thresholds. With ``ends`` stopped and stalled partitions count
     only with a lag. Without them nothing is stalled, and commits have stopped only if a member owns the partition.
-    Burrow's present status of each partition is in the table of lag.
     """
     limits = thresholds or Thresholds()
     about = about_offsets(facts, held.holders, ends, now_ms, limits)
@@ -187,7 +186,7 @@ def _duplicate_owners(duplicates: Iterable[Row]) -> Iterator[Row]:
 
 
 def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Thresholds) -> Iterator[Row]:
-    """Yield clients of consumer groups with slow revocations, except those fenced for it."""
+    """Yield clients with slow revocations, except those fenced for it."""
     slow = []
     for row in revocations:
         until_ms = now_ms if row["ended_ms"] is None else row["ended_ms"]
@@ -394,7 +393,7 @@ class Shares(NamedTuple):
     """Partitions of a group's members at the end of the log.
 
     Attributes:
-        since_ms: start of the generation or epoch in milliseconds since 1970; None if unknown.
+        since_ms: start of the generation or epoch; None if unknown.
         uneven_since_ms: start of the uneven generations at the end; None if the last one is even.
     """
 
@@ -406,19 +405,13 @@ class Shares(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """Assignments at the end of the log.
-
-    Attributes:
-        holders: owners of partitions, from :func:`groupcoord.analysis.rules.groups.partition_holders`.
-        shares: the members' shares, for each group with assignments in its last generation.
-    """
+    """Assignments at the end of the log: owners of partitions, and the members' shares of each group."""
 
     holders: Mapping[Place, Row]
     shares: list[Shares]
 
 
 def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
-    """Return the assignments at the end of the log."""
     group_of = itemgetter("log_partition", "group_id")
     by_group = grouped(found[MEMBER], group_of)
     started_ms = {
@@ -533,11 +526,7 @@ def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
 
 
 class _Work:
-    """Records committed by members.
-
-    Attributes:
-        committed: groups with a known commit.
-    """
+    """Records committed by members; ``committed`` has the groups with a known commit."""
 
     def __init__(self, holders: Mapping[Place, Row], facts: CommitFacts, now_ms: int, limits: Thresholds) -> None:
         self._limits = limits

@@ -24,7 +24,6 @@ Place = tuple[str, str, int]
 
 
 def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
-    """Return the rows of the table ``groups``."""
     by_group = current_offsets.group_by("group_id").aggregate([("commit_timestamp_ms", "max"), ([], "count_all")])
     counts = {row["group_id"]: row for row in by_group.to_pylist()}
     nothing = {"commit_timestamp_ms_max": None, "count_all": 0}
@@ -88,8 +87,7 @@ def offset_expiry(
 
     The rules are Kafka's (KIP-211, and ``isSubscribedToTopic`` of each group type). The age of an offset counts from
     its commit, or from when a classic group became empty. These do not expire: topics that a live group subscribes to,
-    all topics of a live group with unreadable subscriptions, and offsets that an open transaction will replace. An
-    offset with its own expiry keeps it.
+    all topics of a live group with unreadable subscriptions, and offsets that an open transaction will replace.
     """
     by_id = {group["group_id"]: group for group in groups}
     pending = {tuple(row.values()) for row in facts.open().select(_PLACE).to_pylist()}
@@ -104,8 +102,7 @@ def offset_expiry(
 
 
 def stale_groups(groups: Iterable[Row], offsets: Iterable[Row], facts: CommitFacts, now_ms: int | None) -> list[Row]:
-    """Return groups with offsets that expire unless they are used
-    (:data:`groupcoord.analysis.decode.schema.STALE_GROUPS`).
+    """Return groups with offsets that expire unless they are used.
 
     An empty group is deleted with its last offset, unless an open transaction has offsets of it.
     """
@@ -157,8 +154,6 @@ _OF_MEMBERS = (
 
 
 class Field(NamedTuple):
-    """A field of a group or an offset."""
-
     group_id: str
     topic: str | None
     topic_partition: int | None
@@ -166,13 +161,10 @@ class Field(NamedTuple):
 
 
 Told = dict[Field, tuple[str, int]]
-"""Value of each field, with the log partition of its group."""
 
 
 def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -> Iterator[Row]:
-    """Yield differences between the tables and the coordinator
-    (:data:`groupcoord.analysis.decode.schema.DIFFERENCES`).
-    """
+    """Yield differences between the tables and the coordinator."""
     coordinator: Told = {}
     for row in answers:
         if row["field"] != RECORDS_FIELD:
@@ -245,7 +237,6 @@ def _classic_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tup
 
 
 def _consumer_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tuple[Row, Sequence[object]]]:
-    """Yield the members of consumer groups at the end of the log, with their fields."""
     now = {
         (row["group_id"], row["generation_or_epoch"])
         for row in of_groups

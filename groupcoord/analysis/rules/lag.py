@@ -1,7 +1,5 @@
-"""Lag of groups in records and in time, and the end offsets that it is computed from.
-
-End offsets come from a file, or from a running cluster as samples over time. The statuses are in
-:mod:`groupcoord.analysis.rules.statuses`.
+"""Lag of groups in records and in time, and the end offsets that it is computed from, from a file
+or a running cluster.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ class Behind(NamedTuple):
     Attributes:
         end: the row of the end; its values are None if unknown.
         lag: lag in records; None without an end, or with records but no commit.
-        samples: samples of the end.
         number: index of the last sample at or below the committed offset; -1 if there is none.
     """
 
@@ -53,7 +50,6 @@ class Behind(NamedTuple):
 
     @property
     def was_at_end(self) -> bool:
-        """True if one of the last samples was at or below the committed offset."""
         return self.number >= 0 and len(self.samples) - self.number <= WINDOW_COMMITS
 
     def time_lag(self, committed_offset: int | None, record_timestamp_ms: int | None = None) -> TimeLag | None:
@@ -84,7 +80,6 @@ class Ends:
         return {topic for topic, _ in self._rows if topic is not None}
 
     def of(self, topic: str, partition: int, committed_offset: int | None) -> Behind:
-        """Return the distance of an offset to the end of its partition."""
         end = self._rows.get((topic, partition), _NO_END)
         samples = self._samples.get((topic, partition), ())
         offset = -1 if committed_offset is None else committed_offset
@@ -108,9 +103,7 @@ class Ends:
         return records_behind(committed_offset, PartitionEnd(None, samples[number - 1].end_offset))
 
     def lag_between(self, topic: str, partition: int, committed_offset: int, at_ms: int) -> int | None:
-        """Return the lag at a commit, assuming evenly spaced records between samples; None without
-        an earlier sample.
-        """
+        """Return the lag at a commit, with evenly spaced records between samples; None without an earlier sample."""
         samples = self._samples.get((topic, partition), ())
         number = bisect_right(samples, at_ms, key=_sample_ms)
         if not number:
@@ -142,7 +135,7 @@ def _samples(table: pa.Table) -> dict[tuple[str, int], list[EndOffsetSample]]:
 
 
 def behind_ends(current_offsets: Iterable[pa.Table], ends: Ends) -> Collection[Row]:
-    """Return offsets with a next record; a cluster can return its timestamp."""
+    """Return offsets with a next record."""
     found: dict[tuple[str, int, int], Row] = {}
     for row in (row for table in current_offsets for row in table.select(_NEXT).to_pylist()):
         place = (row["topic"], row["topic_partition"], row["committed_offset"])
@@ -169,9 +162,8 @@ def lag(
     read_ms: int | None = None,
     members: Mapping[str, int | None] | None = None,
 ) -> list[Row]:
-    """Return the lag and status of groups (:data:`groupcoord.analysis.decode.schema.LAG`).
-
-    There is a row for each committed offset, and for each partition with an owner but no commit.
+    """Return the lag and status of groups (:data:`groupcoord.analysis.decode.schema.LAG`), by committed offset, and for
+    each partition with an owner but no commit.
     """
     counts = {place[0]: holder["members"] for place, holder in holders.items()} | dict(members or {})
     windows = {} if counted is None else _windows(counted, ends)

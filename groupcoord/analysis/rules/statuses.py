@@ -1,4 +1,4 @@
-"""Statuses of groups: lag status (:func:`lag_status`), time lag (:func:`time_lag`) and kinds of anomalies.
+"""Statuses of groups: lag status, time lag and kinds of anomalies.
 
 With several commits the rules are those of Burrow's wiki page "Consumer Lag Evaluation Rules" and its
 ``evaluator/caching.go``; :func:`partition_status` lists the differences. Time lag is computed as in kafka-lag-exporter.
@@ -90,22 +90,16 @@ KINDS_WORST_FIRST = (
     *(*BROKEN_KINDS, FENCED_MEMBER, FLAPPING_MEMBER, SLOW_REVOCATION),
     *(REBALANCE_STORM, UNEVEN_SHARES, IDLE_MEMBERS, COMMIT_STORM),
 )
-"""All kinds; the worst first."""
-
 REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
 
 
 class WindowCommit(NamedTuple):
-    """A commit and its lag; None if the end was unknown."""
-
     at_ms: int
     committed_offset: int
     lag: int | None
 
 
 class EndOffsetSample(NamedTuple):
-    """An end offset at one time."""
-
     at_ms: int
     end_offset: int
 
@@ -126,12 +120,12 @@ class TimeLag(NamedTuple):
 
 
 def has_stopped(first_ms: Any, last_ms: Any, now_ms: Any) -> Any:
-    """Return whether the last commit is older than the window is long; for numbers or Spark columns."""
+    """Return whether the last commit is older than the window is long; for numbers or arrays."""
     return now_ms - last_ms > last_ms - first_ms
 
 
 def stands_still(lowest: Any, highest: Any) -> Any:
-    """Return whether all commits of a window have one offset; for numbers or Spark columns."""
+    """Return whether all commits of a window have one offset; for numbers or arrays."""
     return lowest == highest
 
 
@@ -173,7 +167,6 @@ class PartitionEnd(NamedTuple):
 
 
 NO_OFFSET = -1
-"""Committed offset that stands for none."""
 
 
 def known_offset(committed_offset: int | None) -> int | None:
@@ -194,7 +187,7 @@ class Evidence(NamedTuple):
     """Facts for the status of a partition.
 
     Attributes:
-        window: the last commits, oldest first, up to :data:`WINDOW_COMMITS`, since the last tombstone.
+        window: the last commits since the last tombstone, oldest first.
         was_at_end: the log ended at the committed offset in one of the last samples.
         has_owner: a member owns the partition; None if unknown.
         is_stuck: a window of snapshots showed the same offset while the end increased.

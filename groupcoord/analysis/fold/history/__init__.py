@@ -1,8 +1,7 @@
 """History of groups, from the records of ``__consumer_offsets``: generations, members, rebalances and their causes.
 
 Pure Python without Spark, numpy, files or a clock. :class:`LogHistory` takes the batches of one log partition and
-yields the rows of every group; :class:`GroupFold` takes the records of one group in order, as on Spark. The row names
-are those of the pipeline's tables.
+yields the rows of every group; :class:`GroupFold` takes the records of one group in order.
 """
 
 from groupcoord.analysis.fold.history.causes import CAUSES

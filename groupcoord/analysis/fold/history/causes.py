@@ -1,8 +1,8 @@
 """Causes of rebalances, inferred from the group before and after.
 
-The log has neither heartbeats nor requests: it proves some causes and leaves others open. So each cause has a
-confidence: 1 if the records prove it, 0 for :data:`UNKNOWN`, and values between for the likelier of several. The rules
-follow Kafka's conditions for a rebalance (``GroupMetadataManager``; KIP-345, KIP-429, KIP-848).
+The log has neither heartbeats nor requests. So each cause has a confidence: 1 if the records prove it, 0 for
+:data:`UNKNOWN`, and values between for the likelier of several. The rules follow Kafka's conditions for a rebalance
+(``GroupMetadataManager``; KIP-345, KIP-429, KIP-848).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CONVERSION = "conversion"
 """End of a membership when its consumer group becomes a classic group. Other ends are causes."""
 
 SHORTEST_SESSION_MS = 5_000
-"""Session timeout assumed where it is unknown: Kafka's default heartbeat interval, which sessions exceed (KIP-848)."""
+"""Session timeout assumed where it is unknown: Kafka's default heartbeat interval, which sessions exceed."""
 
 TIMER_SLACK_MS = 1_000
 _PROVEN, _LIKELY, _PLAUSIBLE, _ONE_OF_SEVERAL = 1.0, 0.9, 0.8, 0.5
@@ -94,7 +94,6 @@ class Explanation:
 
     Attributes:
         causes: all causes; ``cause`` is the first.
-        confidence: confidence in ``cause``, from 0 to 1.
         departures: the ends of removed members, by member id.
     """
 
@@ -108,7 +107,6 @@ class Explanation:
     departures: dict[str, Departure] = field(factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Return the columns of ``rebalances`` about causes."""
         return {
             "cause": self.cause,
             "causes": self.causes,
@@ -170,9 +168,8 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
 
 
 def explain_difference(before: GroupView, after: GroupView) -> Explanation:
-    """Infer the causes of a difference between two snapshots of a group.
-
-    Nothing is proven: members may have joined and left in between, and removed members may have left or expired.
+    """Infer the causes of a difference between two snapshots of a group. Nothing is proven: members may have joined and
+    left in between.
     """
     joined, left, replaced = _membership_changes(before, after)
     changed, votes = _changed_metadata(before, after), _changed_votes(before, after)

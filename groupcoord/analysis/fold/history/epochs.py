@@ -31,8 +31,6 @@ class Kip848Types(NamedTuple):
     """The record types of one group type.
 
     Attributes:
-        group_type: Kafka's name of the type.
-        group: the group's record, with its epoch.
         others: the group's other records.
         first_epoch: of a group and its target assignment without records (Kafka 4.3).
         stable, unrevoked: numbers of the member states Stable, and with pending revocations.
@@ -99,9 +97,8 @@ def types_of(record_type: RecordType) -> Kip848Types:
 
 @define
 class EpochGroup:
-    """State of a group, and its view at the start of its epoch.
-
-    Topics are ids in Kafka's text form, since their names may follow later in the log.
+    """State of a group, and its view at the start of its epoch, with topics by id: their names may follow later in the
+    log.
 
     Attributes:
         last_view: the group at the start of its epoch; None before the first one.
@@ -316,7 +313,6 @@ class EpochGroup:
         return evolve(self.last_view, members=members)
 
     def subscribed_topics(self) -> list[str] | None:
-        """Return the topics with offsets that do not expire; None if unknown."""
         topics: set[str] = set()
         for member in self._members.values():
             if member.topics is None:
@@ -351,7 +347,6 @@ class EpochGroup:
         return self.epoch <= self.assignment_epoch and not self._unconverged
 
     def state(self) -> str:
-        """Return the state after a load of the log."""
         if not self._members:
             return EMPTY
         if self.types.group_type == SHARE:

@@ -1,7 +1,7 @@
 """History of one group, folded from its records in log order: generations, members, rebalances, and its state.
 
-:class:`GroupFold` applies one record after the other, and yields rows of the tables as soon as they are final. It can
-be pickled at any point. Its memory is that of the group's members and partitions, however long the log.
+:class:`GroupFold` yields rows of the tables as soon as they are final. It can be pickled at any point. Its memory is
+that of the group's members and partitions, however long the log.
 """
 
 from __future__ import annotations
@@ -87,11 +87,7 @@ class OpenRebalance:
 
 @define
 class GroupFold:
-    """Fold of the records of one group.
-
-    Attributes:
-        options: facts that are not in its records.
-    """
+    """Fold of the records of one group."""
 
     group_id: str
     log_partition: int | None = None
@@ -420,7 +416,6 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
 
     def _complete_open(self, log_offset: int) -> None:
-        """Add the row of the open rebalance."""
         opened, self._open = self._open, None
         if opened is None:
             return

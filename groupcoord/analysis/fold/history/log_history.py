@@ -1,8 +1,7 @@
 """Histories of all groups of a log partition, from its batches.
 
-Records of groups are mixed, and facts needed by a fold (topic names, the extent of compaction) may follow them. So
-group records are collected first, with the last commit of each partition between two of them as a sign of life. Memory
-is proportional to that, not to the number of commits.
+Facts needed by a fold (topic names, the extent of compaction) may follow its records. So group records are collected
+first, with the last commit of each partition between two of them as a sign of life.
 """
 
 from __future__ import annotations
@@ -178,8 +177,6 @@ class LogHistory:
 
 @define
 class _Span:
-    """The batches of one file: first offset, end, and the offset from which on none is missing."""
-
     first: int = -1
     end: int = -1
     complete_from: int = -1
@@ -195,16 +192,12 @@ class _Span:
 
 
 class Completeness(NamedTuple):
-    """End of a log, and the offset from which on no record is missing.
-
-    Compaction works from the start of a log and leaves gaps, as do corrupt bytes.
-    """
+    """End of a log, and the offset from which on no record is missing: compaction and corrupt bytes leave gaps."""
 
     end: int = 0
     complete_from: int = 0
 
     def behind(self, first: int, end: int, complete_from: int) -> Completeness:
-        """Return the completeness after the range that follows."""
         if complete_from != first:
             return Completeness(end, complete_from)
         return Completeness(end, self.complete_from if first == self.end else first)

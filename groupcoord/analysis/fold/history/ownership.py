@@ -1,8 +1,7 @@
 """Moves, revocations and memberships of KIP-848, KIP-932 and KIP-1071 groups, traced record by record.
 
-Moves are planned by target assignments, and carried out by the members' current assignments. A partition has no owner
-from its revocation until another member has it; time without members does not count. Topics are ids here, since their
-names may follow later.
+Moves are planned by target assignments, and carried out by the members' current assignments. Topics are ids here, since
+their names may follow later.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ UNASSIGNED, OWNER_GONE, SUBSCRIPTION = "unassigned", "owner gone", "subscription
 TOPIC_GONE, BALANCE, SWAP = "topic gone", "balance", "swap"
 REASONS = (UNASSIGNED, OWNER_GONE, SUBSCRIPTION, TOPIC_GONE, BALANCE, SWAP)
 """Reasons of moves: no previous target owner; the owner was removed; the subscription of either member changed; the
-topic is gone; the owner had more than its share; or the owner gained another partition that the new owner could have
-had, which was unnecessary.
+topic is gone; the owner had more than its share; or, unnecessarily, the owner gained another partition that the new
+owner could have had.
 """
 
 GIVEN_UP, GONE = "given up", "gone"
@@ -277,15 +276,6 @@ _CLASSIC_PROTOCOL = "classic"
 
 @define
 class Membership:
-    """A membership.
-
-    Attributes:
-        began: how it started; None before the start of the log.
-        replaced: member id that it replaced.
-        away_ms: when a static member left temporarily; None while present.
-        log_offset: of the record that started it, or ended it.
-    """
-
     view: MemberView
     began: str | None
     began_ms: int | None
@@ -321,7 +311,6 @@ class GroupTrace:
     # ------------------------------------------------------------ input
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord, group: EpochGroup) -> None:
-        """Apply any record but the group's own, after the group has."""
         member_id, value = record.key.get("memberId", ""), record.value
         if record.type is self.types.member:
             self._member(member_id, value is None, log_offset, timestamp_ms, group)

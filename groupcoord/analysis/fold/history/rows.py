@@ -1,7 +1,7 @@
-"""Rows of a group's history, and the views of its members that they are made from.
+"""Rows of a group's history, and the views of its members in a generation or an epoch that they are made from.
 
-Views hold the members of a generation or an epoch. Subscriptions and assignments of classic consumers are bytes of any
-client version: bytes that cannot be parsed count as unknown.
+Subscriptions and assignments of classic consumers are bytes of any client version: bytes that cannot be parsed count as
+unknown.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ def decode_subscription(data: bytes) -> MemberSubscription:
 
 
 def decode_partitions(data: bytes) -> TopicPartitions:
-    """Return the partitions of an assignment; empty if unreadable."""
     if not data:
         return NO_PARTITIONS
     try:
@@ -88,7 +87,7 @@ class MemberView:
         assigned: target assignment; in a classic group the assignment.
         held: current assignment, since the record at ``held_since``.
         metadata: the subscription's bytes, of classic members.
-        epoch: member epoch (KIP-848); -1 in a classic group.
+        epoch: member epoch; -1 in a classic group.
         alive_ms: its last sign of life in the log.
         revoking_ms: start of the revocation, or None.
     """
@@ -149,7 +148,6 @@ class GroupView:
     log_timestamp_ms: int = -1
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Return the owner of each partition by identity; the first of several."""
         owners: dict[TopicPartition, str] = {}
         for member in self.members.values():
             for partition in member.assigned:

@@ -1,4 +1,4 @@
-"""Rows of groups in a report: trouble, churn, stories, and commits counted from batches of the table ``commits``."""
+"""Rows of groups in a report: trouble, churn, stories, and commits by group."""
 
 from __future__ import annotations
 
@@ -122,10 +122,7 @@ def group_rows(
     types: Mapping[str, str] | None = None,
     standings: Mapping[str, Standing] | None = None,
 ) -> list[GroupRow]:
-    """Return one row per group: by severity, then points, then commits, then name.
-
-    Deleted groups that left traces have rows too, without a state.
-    """
+    """Return one row per group, by severity, points, commits and name; also of deleted groups that left traces."""
     types, standings = types or {}, standings or {}
     found: dict[str, Row] = {
         row["group_id"]: {
@@ -277,15 +274,11 @@ def _share(
 
 
 EXPIRIES = frozenset({EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT})
-"""Causes that count as expiries."""
 
 
 @define
 class RebalancesOfGroup:
-    """Totals of a group's rebalances, named as in :class:`groupcoord.analysis.report.data.model.GroupRow`.
-
-    ``expiries`` counts those with a cause of :data:`EXPIRIES`.
-    """
+    """Totals of a group's rebalances; ``expiries`` counts those with a cause of :data:`EXPIRIES`."""
 
     rebalances: int = 0
     expiries: int = 0

@@ -192,8 +192,6 @@ class Overview:
 
 @frozen
 class StateCount:
-    """Groups of one type in one state."""
-
     type: str
     state: str
     groups: int
@@ -202,13 +200,6 @@ class StateCount:
 
 @frozen
 class CauseCount:
-    """Rebalances of one cause.
-
-    Attributes:
-        proven: number of rebalances with a cause that the records prove.
-        confidence: mean confidence, from 0 to 1.
-    """
-
     cause: str
     rebalances: int
     proven: int
@@ -281,8 +272,6 @@ class AnomalyRow:
 
 @frozen
 class AnomalyCount:
-    """Number of anomalies of one kind, and of their groups."""
-
     kind: str
     status: str
     count: int
@@ -417,8 +406,6 @@ class StaleRow:
 
 @frozen
 class LagRow:
-    """Lag of a group in a topic; ``worst`` is the largest of a partition."""
-
     group_id: str
     topic: str
     partitions: int
@@ -431,8 +418,6 @@ class LagRow:
 
 @frozen
 class StatusCount:
-    """Number of partitions with a lag status, and of their groups."""
-
     status: str
     partitions: int
     groups: int
@@ -451,8 +436,6 @@ class ReadCount:
 
 @frozen
 class CorruptRange:
-    """Bytes that were skipped."""
-
     file: str
     position: int
     size_bytes: int

@@ -39,7 +39,6 @@ def _number(row: Row) -> int:
 
 
 def load_totals(load: Sequence[Row]) -> dict[str, Any]:
-    """Return sums over all log partitions as attributes of :class:`~groupcoord.analysis.report.data.model.Overview`."""
     first_ms = [row["first_timestamp_ms"] for row in load if row["first_timestamp_ms"] is not None]
     last_ms = [row["last_timestamp_ms"] for row in load if row["last_timestamp_ms"] is not None]
     return {
@@ -62,7 +61,6 @@ def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> 
 
 
 def at_ms(value: int | None) -> int | None:
-    """Return a time; None for Kafka's -1."""
     return None if value is None or value < 0 else value
 
 
@@ -143,7 +141,6 @@ def _sentence(told: str) -> str:
 
 
 def read_rows(read_counts: Iterable[Row]) -> tuple[model.ReadCount, ...]:
-    """Return the read counts over all log partitions, the largest first."""
     counts: defaultdict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0])
     for row in read_counts:
         found = counts[row["kind"], row["record_type"], row["control_type"], cut(row["problem"])]

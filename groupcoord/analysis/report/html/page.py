@@ -1,7 +1,4 @@
-"""HTML page of a report: self-contained, without scripts, with pictures as inline SVG.
-
-Its content is bounded (:mod:`groupcoord.analysis.report.data.model`), so it is below 1 MB for any log.
-"""
+"""HTML page of a report: self-contained, without scripts, with pictures as inline SVG, and below 1 MB for any log."""
 
 from __future__ import annotations
 
@@ -76,7 +73,6 @@ INPUTS_NAMED_MAX = 20
 
 
 def report_page(report: Report) -> str:
-    """Return the whole page."""
     made = [Section(section, title, make(report)) for section, title, make in _SECTIONS]
     shown = {section.name for section in made if section.body}
     answer = Section("worst", "What is wrong", worst(report))
@@ -252,7 +248,6 @@ CAUSES_MAX = 4
 
 
 def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
-    """Return the story as sentences of plain text."""
     row = story.row
     sentences = [_what_it_is(row)]
     if row.rebalances:
