@@ -1,7 +1,7 @@
 """The ``groupcoord`` command: one module per subcommand, imported when its subcommand is used.
 
-A subcommand ``name`` is a function ``name`` in the module ``groupcoord.cli.name``, with typer's annotations. To add
-one, write that module and add a line to :data:`COMMANDS`.
+To add a subcommand ``name``, write a function ``name`` with typer's annotations in the module ``groupcoord.cli.name``,
+and add a line to :data:`COMMANDS`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,10 @@ COMMANDS: dict[str, str] = {
     "museum": "Describe, replay or hunt bugs of coordinators and clients that really happened.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
-"""Name and one line of help for each subcommand."""
-
 EXTRAS = {"hypothesis": "testing", "nats": "cluster", "psycopg": "postgres", "scramp": "login", "trustme": "login"}
-"""Extras of packages other than ``serve``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_server = arguments is None and _subcommand(words) == "serve"
     if arguments is None:
@@ -58,9 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def make_app(words: Sequence[str]) -> typer.Typer:
-    """Return the typer application for this command line.
-
-    Only the module of the subcommand that ``words`` name is imported; of the others, the help line is enough.
+    """Return the typer application for this command line. Only the module of the subcommand that ``words`` name is
+    imported.
     """
     from importlib import import_module
 
@@ -104,7 +99,6 @@ def _subcommand(words: Sequence[str]) -> str | None:
 
 
 def _words_to_complete() -> list[str]:
-    """Return the words of the command line to complete; empty outside shell completion."""
     import os
 
     if "_GROUPCOORD_COMPLETE" not in os.environ:
@@ -122,8 +116,8 @@ def _is_endless(words: Sequence[str]) -> bool:
 def _start_lightly() -> None:
     """Reduce the work of a server's start.
 
-    kio imports Hypothesis if it is installed, which delays the first client by 0.25 s. The garbage collector finds
-    nothing during imports; the server enables it.
+    kio imports Hypothesis if it is installed, which takes 0.25 s. The garbage collector finds nothing during imports;
+    the server enables it.
     """
     import gc
 

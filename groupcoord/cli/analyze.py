@@ -242,7 +242,7 @@ def _check_follow(engine: Engine, for_spark: list[str], paths: Sequence[str], *,
 
 
 def _takes_spark(engine: Engine, open_source: Callable[[], Source], for_spark: list[str]) -> bool:
-    """Return whether to run on Spark; ``for_spark`` are the given options that only Spark understands."""
+    """Return whether to run on Spark; ``for_spark`` are the given options for Spark."""
     is_installed = find_spec("pyspark") is not None
     if engine is Engine.LOCAL and for_spark:
         raise CommandError(f"--engine local does not support {', '.join(for_spark)}")
@@ -480,7 +480,6 @@ PROBLEMS_SHOWN_MAX = 10
 
 
 def run_polling(polling: Polling, out: str, interval_s: float | None, collector: GroupCollector | None = None) -> None:
-    """Poll once, or until SIGINT or SIGTERM."""
     from groupcoord.analysis.report.data.gathering import PAGE
     from groupcoord.cli.console import open_console
 

@@ -150,7 +150,6 @@ def _skips_too_many(report: Report, max_skipped: int | None) -> bool:
 
 
 def _given(context: typer.Context) -> set[str]:
-    """Return the names of parameters given on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 

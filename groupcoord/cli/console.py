@@ -32,10 +32,7 @@ class _EscapingConsole(Console):
 
 
 def open_console(*, is_for_errors: bool = False) -> Console:
-    """Return a console that escapes control characters.
-
-    On a terminal long lines are folded; in a file or a pipe nothing is folded or truncated.
-    """
+    """Return a console that escapes control characters, and folds long lines on a terminal only."""
     console = _EscapingConsole(stderr=is_for_errors, highlight=False, markup=False)
     if console.is_terminal:
         return console

@@ -1,8 +1,7 @@
 """Demonstration for ``groupcoord demo``: a consumer group survives kill -9 of a consumer and of its server.
 
-The server is ``groupcoord serve``, the consumers use kafka-python, and each is a process. The command checks every
-claim that it prints. Consumers print JSON lines: ``owned`` partitions, ``handled`` orders, and ``committed`` offsets
-once acknowledged.
+The server is ``groupcoord serve``, the consumers use kafka-python, and each is a process. Consumers print JSON lines:
+``owned`` partitions, ``handled`` orders, and ``committed`` offsets once acknowledged.
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ def demo(
 
 
 class Child:
-    """Process whose output is read by line; it ends with this process.
-
-    It has its own session: Ctrl-C reaches the parent only.
-    """
+    """Process whose output is read by line. It ends with this process, but Ctrl-C reaches the parent only."""
 
     def __init__(self, name: str, log: Path, program: str, *words: str) -> None:
         self.name = name
@@ -101,7 +97,6 @@ class Child:
         """Handle a line of its output."""
 
     def check_alive(self) -> None:
-        """Raise DemoError with the end of its log if it has ended."""
         if (status := self._process.poll()) is not None:
             raise DemoError(f"{self.name} ended with status {status}:\n{self._log.read_text()[-2000:]}")
 
@@ -219,7 +214,7 @@ def wait_until(condition: Callable[[], bool], expected: str) -> float:
 
 
 class Story:
-    """The chapters in order. Each checks its claims, and raises DemoError if one does not hold."""
+    """The chapters in order, each with its claims, which are checked."""
 
     def __init__(self, directory: Path, *, is_quick: bool) -> None:
         self._directory = directory
@@ -287,7 +282,7 @@ class Story:
         self._open_server(self._running.port)
         stored = committed_offsets(self._running.bootstrap)
         self._compare(acknowledged, stored)
-        # A commit that was written but not answered may be stored as well, and so may one since the restart.
+        # A commit that was written but not answered may be stored as well.
         if any(stored.get(partition, -1) < offset for partition, offset in acknowledged.items()):
             raise DemoError("the server does not have the offsets that it acknowledged")
         self._confirm("Every offset that was acknowledged is there.")

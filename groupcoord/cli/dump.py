@@ -202,9 +202,8 @@ def _print_table(rows: Iterable[Row]) -> int:
 
 
 def pages(rows: Iterable[Row], width: int | None) -> Iterator[Table]:
-    """Yield tables of at most ``PAGE_ROWS`` rows, so that memory is bounded; the first has titles.
-
-    ``width`` is that of the terminal; None leaves long lines unfolded.
+    """Yield tables of at most ``PAGE_ROWS`` rows, so that memory is bounded; without a ``width`` long lines are
+    unfolded.
     """
     rows = iter(rows)
     is_first = True
@@ -258,7 +257,7 @@ def _parse_kinds(words: Iterable[str]) -> frozenset[str]:
 
 
 def _parse_time(option: str, word: str | None) -> int | None:
-    """Return a time in milliseconds since the Unix epoch, from that number or from ISO 8601 (UTC by default)."""
+    """Return a time in milliseconds since 1970, from that number or from ISO 8601 (UTC by default)."""
     if word is None:
         return None
     if word.removeprefix("-").isdecimal():

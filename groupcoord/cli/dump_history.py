@@ -29,7 +29,7 @@ from groupcoord.records.share_state import decode_share_state
 
 
 def histories(parts: Parts, filters: Filters) -> Iterator[HistoryRow]:
-    """Yield the selected rows, group by group. Parts of the same log partition must follow each other.
+    """Yield the selected rows, group by group; parts of a log partition must follow each other.
 
     Records before the selected times are read as well, since later rows depend on them.
     """

@@ -42,11 +42,7 @@ encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @frozen
 class Filters:
-    """The filters of the command line; an empty or missing one passes everything.
-
-    Attributes:
-        types: names of record types, or of the kinds of rows of a history.
-    """
+    """The filters of the command line; an empty or missing one passes everything."""
 
     group_ids: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -296,15 +292,15 @@ ADVANCE_BYTES = 262_144
 PROGRESS_BYTES_MIN = 16_777_216
 
 Parts = Iterator[tuple[int | None, Iterator[SoundBatch]]]
-"""The batches of each segment file, or of each range of a cluster's topic, with the number of the log partition."""
+"""The batches of each segment file or offset range, with the number of the log partition."""
 
 
 class DumpError(ValueError):
-    """A path or a filter of the command line is wrong. The message is one line for the user."""
+    """A path or a filter of the command line is wrong."""
 
 
 class _NoPartitionsError(DumpError):
-    """A directory has no folders of the topic, which is allowed for some of several directories."""
+    """A directory has no folders of the topic; one of several may."""
 
 
 class Segment(NamedTuple):
@@ -363,9 +359,8 @@ def open_files(
 
 
 def find_segments(paths: Iterable[Path], topic: str = OFFSETS_TOPIC) -> list[Segment]:
-    """Return the segment files that the paths stand for: files, folders of segments, and whole data directories.
-
-    Log partitions are in order of their numbers, segments in order of their offsets, paths in the order given.
+    """Return the segment files of paths: files, folders of segments, and data directories. Paths are in the order
+    given, log partitions and segments by number and offset.
     """
     found = found_in_some(lambda path: _segments_of(path, topic), paths, _NoPartitionsError)
     return [segment for segments in found for segment in segments]
@@ -472,7 +467,7 @@ def _damage_text(damage: Damage) -> str:
 
 @contextmanager
 def progress_of(size_bytes: int) -> Iterator[Progress]:
-    """Show a progress bar for a large input, if stderr is a terminal and the records don't go there."""
+    """Show a progress bar for a large input, if stderr is a terminal and the records do not go there."""
     if size_bytes < PROGRESS_BYTES_MIN or not sys.stderr.isatty() or sys.stdout.isatty():
         yield Progress(lambda size: None, partial(complain, "dump"))
         return

@@ -1,9 +1,7 @@
 """Signal handling of commands: they end at once, without a traceback, and clean up.
 
-The handler ends the process itself. An exception, as Python's handler raises, may be lost in what it interrupts:
-extension modules convert it during imports, and destructors and callbacks of other languages print and drop it.
-Clean-up is registered with :class:`BeforeTheEnd`. The handler is installed before other imports, so this module imports
-next to nothing.
+The handler ends the process itself: an exception may be lost in what it interrupts, such as imports of extension
+modules, destructors and callbacks. It is installed before other imports, so this module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ def take_signals(status: int | None = None) -> None:
 
 
 def ignore_signals() -> None:
-    """The interpreter restores default handlers while it ends, so a second signal would look like a
-    kill to the parent.
+    """Ignore signals: the interpreter restores default handlers while it ends, so a second one
+    would look like a kill.
     """
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -95,7 +93,9 @@ class StopRequest:
     def __init__(self) -> None:
         from queue import SimpleQueue
 
-        self._requests: SimpleQueue[None] = SimpleQueue()  # unlike an Event, it may be used where it interrupts itself
+        self._requests: SimpleQueue[None] = (
+            SimpleQueue()
+        )  # unlike an Event, it may be used in a handler that interrupts it
 
     def ask(self) -> None:
         self._requests.put(None)
@@ -111,7 +111,7 @@ class StopRequest:
 
 
 def show_cursor() -> None:
-    """Show the cursor of the terminal again and clear its line, where a bar was. For :class:`BeforeTheEnd` only."""
+    """Show the cursor of the terminal again and clear its line. For :class:`BeforeTheEnd` only."""
     if _terminal is not None:
         os.write(_terminal, b"\r\x1b[2K\x1b[?25h")
 
@@ -127,7 +127,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
     while _deeds:
         try:
             _deeds.pop()()
-        except Exception:  # nobody can handle it, and the others must run too
+        except Exception:  # the others must run too
             continue
     os._exit(SIGNALLED + number if _status is None else _status)
 

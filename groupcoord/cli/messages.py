@@ -1,7 +1,7 @@
 """Text output of commands and servers, with escapes for control characters, and errors that end a command.
 
-Clients choose the names of groups, members and topics: they must not control the terminal, change the text direction,
-or look like a line of output.
+Clients choose the names of groups, members and topics: they must not control the terminal, or look like a line of
+output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def escape_lines(text: str) -> str:
 
 
 def escape_json(line: str) -> str:
-    """Return a line of JSON with JSON escapes for unprintable characters."""
     return line if line.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
@@ -40,7 +39,7 @@ def say(text: str, *, is_error: bool = False) -> None:
 
 
 def complain(command: str, message: str) -> None:
-    """Print why a command failed to stderr, or a warning; further lines of the message are indented."""
+    """Print why a command failed, or a warning, to stderr; further lines are indented."""
     say(f"groupcoord {command}: {message}".replace("\n", "\n  "), is_error=True)
 
 
@@ -65,7 +64,6 @@ def key_values(option: str, words: Iterable[str]) -> dict[str, str]:
 
 
 def read_given(path: Path) -> str:
-    """Return the text of a file that the user names."""
     from groupcoord.config.files import read_text
 
     try:

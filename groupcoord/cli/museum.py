@@ -1,4 +1,4 @@
-"""``groupcoord museum``: bugs of group coordination that really happened, to read about, to play and to hunt."""
+"""``groupcoord museum``: bugs of group coordination that really happened, described, replayed and hunted."""
 
 from __future__ import annotations
 

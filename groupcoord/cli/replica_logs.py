@@ -33,12 +33,11 @@ SCHEMES = (*_POSTGRES, *_NATS)
 
 
 def is_of_replicas(path: str) -> bool:
-    """Return whether a path is the URL of a log that replicas share."""
     return path.startswith(SCHEMES)
 
 
 def as_files(paths: Iterable[str], context: typer.Context) -> list[str]:
-    """Return the paths, with a folder in place of each URL: a copy of that log, until the command ends."""
+    """Return the paths, with a copy in place of each URL, until the command ends."""
     return [_copied(path, context) if is_of_replicas(path) else path for path in paths]
 
 
@@ -77,17 +76,13 @@ async def _copy(url: str, folder: Path) -> None:
 
 
 def without_secrets(url: str) -> str:
-    """Return which engine and log a URL names, without user, password and settings."""
+    """Return a URL without user, password and settings."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 class SharedLog:
-    """A log that several nodes share, by its URL.
-
-    Attributes:
-        documents: metadata that all nodes share.
-    """
+    """A log that several nodes share, by its URL; ``documents`` are the metadata that they share."""
 
     def __init__(self, url: str, node_id: int) -> None:
         if not is_of_replicas(url):
@@ -106,7 +101,6 @@ class SharedLog:
         return slot_log_at(self._url)
 
     def _silent_slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
-        """Return the slot log for metadata, without the warnings that the node's own gives."""
         slot_log = slot_log_at(self._url)
         slot_log.warns = False
         return slot_log

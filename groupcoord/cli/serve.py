@@ -180,10 +180,7 @@ def _set_up_logging(level: str) -> None:
 
 
 def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config, bool, dict[str, str | int]]:
-    """Return the configuration, whether it sets the number of offsets partitions, and the security settings.
-
-    Without ``holds_records``, ``records.enable`` is false.
-    """
+    """Return the configuration, whether it sets the number of offsets partitions, and the security settings."""
     properties: dict[str, str | int] = {**key_values("--set", settings)}
     usual, secure = split_properties(properties)
     config = Config.from_properties(usual)

@@ -96,9 +96,8 @@ class SparkFolded:
 
 
 class SparkEngine:
-    """Engine of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` on Spark.
-
-    Each table is written once and read back, so that nothing is decoded twice.
+    """Engine of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` on Spark, which writes each table once and reads
+    it back.
     """
 
     def __init__(self, spark: SparkSession | None = None) -> None:
@@ -221,7 +220,6 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
 
 
 def task_attempt() -> int:
-    """Return the id of the running task attempt; 0 outside of tasks."""
     context = TaskContext.get()
     return 0 if context is None else int(context.taskAttemptId())
 
@@ -245,7 +243,7 @@ class OutputDirectory(ResultDirectory):
     """A result directory that Spark writes to, too."""
 
     def check_reach(self, spark: SparkSession) -> None:
-        """Check that Spark, too, has a file system for it."""
+        """Raise InputError if Spark has no file system for it."""
         java = getattr(spark, "_jvm", None)  # absent in a session of Spark Connect
         if self.is_local or java is None:
             return
@@ -259,7 +257,6 @@ class OutputDirectory(ResultDirectory):
         return f"file://{self.place(name)[1]}" if self.is_local else f"{self.name.rstrip('/')}/{name}"
 
     def reading_path(self, name: str) -> str:
-        """Return the path for reading, with escaped pattern characters."""
         return _GLOB.sub(r"\\\1", self.path(name))
 
 
@@ -271,13 +268,7 @@ _ARROW_WRITTEN = to_arrow_schema(_WRITTEN)
 
 
 class WrittenLogs(NamedTuple):
-    """Result of decoding.
-
-    Attributes:
-        written: counts of written rows.
-        read_counts: :data:`groupcoord.analysis.decode.schema.READ_COUNTS`.
-        ranges: :data:`groupcoord.analysis.fold.records.RANGES`.
-    """
+    """Result of decoding."""
 
     written: Written
     read_counts: pa.Table
@@ -295,9 +286,7 @@ class Folders:
 
 
 def write_records(spark: SparkSession, tasks: Sequence[RecordTask], folders: Folders) -> WrittenLogs:
-    """Decode logs and write their records, with a folder for each log partition as
-    ``DataFrameWriter.partitionBy`` has.
-    """
+    """Decode logs and write their records, with a folder for each log partition."""
     numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
     written, counts, ranges = Written(), [arrow_schema(READ_COUNTS).empty_table()], [RANGES.empty_table()]
     for row in numbers.mapInArrow(_writer(tasks, folders), _WRITTEN).toLocalIterator():
@@ -340,8 +329,6 @@ UNPACKED: Mapping[str, StructType] = {
     **{kind: declared(TABLES[name]) for kind, name in TABLES_OF_KINDS.items()},
     **{kind: _flat(kind) for kind in (GROUP, DUPLICATE)},
 }
-"""By kind of rows, the schema of their table."""
-
 OFFSETS, FACTS = "current offsets", "facts"
 _SCHEMAS = {kind: to_arrow_schema(schema) for kind, schema in UNPACKED.items()}
 _SCHEMAS |= {OFFSETS: arrow_schema(_CURRENT_COLUMNS), FACTS: to_arrow_schema(BLOBS)}

@@ -45,7 +45,6 @@ class Bucket:
     now_ms: int | None
 
     def table(self, name: str, schema: pa.Schema) -> pa.Table:
-        """Return a table with these columns."""
         found = self.tables.get(name)
         return schema.empty_table() if found is None else found.select(schema.names).cast(schema)
 
@@ -79,7 +78,6 @@ def batched(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def row_batches(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield rows as Arrow batches; missing values are null."""
     columns = to_arrow_schema(schema)
     return (pa.RecordBatch.from_pylist(some, columns) for some in batched(rows))
 

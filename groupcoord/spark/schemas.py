@@ -1,8 +1,4 @@
-"""Spark schemas of all tables, from the columns in :mod:`groupcoord.analysis.decode.schema`.
-
-Every table is made from :data:`RECORDS`. Functions select its rows by ``kind`` and ``record_type`` and its columns by
-name, so that columns may be added. The meaning of a column is its comment.
-"""
+"""Spark schemas of all tables, from the columns in :mod:`groupcoord.analysis.decode.schema`."""
 
 from __future__ import annotations
 
@@ -96,11 +92,9 @@ HISTORY = table_schema(
     ("group", _without(GROUPS, *_PLACE, "last_commit_ms", "offset_count"), "a row of groups, but for its offsets"),
     ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
 )
-"""Rows of the fold of groups: several tables in one."""
 
 
 def schema_with_times(schema: StructType) -> StructType:
-    """Return a schema with timestamps after points in time."""
     fields: list[StructField] = []
     for field in schema:
         fields.append(field)

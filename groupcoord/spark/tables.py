@@ -77,8 +77,6 @@ LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"
 """Names of the tables of commit facts, and of current offsets."""
 
 COUNTED = f"transaction is null or transaction = '{COMMITTED}'"
-"""The condition for commits that count."""
-
 COMMIT_COLUMNS = (
     *("kind", "record_type", "control_type", "is_transactional", "problem"),
     *[name for name in COMMITS.fieldNames() if name != "transaction"],
@@ -92,10 +90,7 @@ def is_offset_record() -> Column:
 
 
 def with_transactions(records: DataFrame) -> DataFrame:
-    """Return offset records with one more column, ``transaction``: null, ``committed``, ``aborted`` or ``open``.
-
-    The rule is :data:`groupcoord.analysis.fold.commits.OUTCOME_SQL`. Only transactional rows are shuffled.
-    """
+    """Return offset records with one more column, ``transaction``. Only transactional rows are shuffled."""
     plain = records.where(is_offset_record() & ~F.col("is_transactional"))
     return plain.withColumn("transaction", F.lit(None).cast("string")).unionByName(_of_transactions(records))
 
@@ -141,7 +136,6 @@ def facts_of(table: DataFrame, limits: Thresholds | None = None) -> DataFrame:
 
 
 def is_folded(table: DataFrame) -> bool:
-    """Return whether a table is a result of :func:`fold_commits`."""
     return table.columns == BLOBS.fieldNames()
 
 
@@ -179,7 +173,6 @@ def _folded(batches: Iterable[pa.RecordBatch], limits: Thresholds | None) -> Com
 
 
 def last_moment(records: DataFrame) -> DataFrame:
-    """Return one row with the last record timestamp; null without records."""
     return records.where(F.col("kind") == KIND_RECORD).agg(F.max("log_timestamp_ms"))
 
 
@@ -207,7 +200,6 @@ def read_counts(records: DataFrame) -> DataFrame:
 
 
 KEY_COLUMNS = of_arrow(KEYS)
-"""Counts of records by key: :data:`groupcoord.analysis.fold.records.KEYS`."""
 
 
 def partition_load(records: DataFrame) -> DataFrame:
@@ -344,11 +336,8 @@ def verify(
 
 
 def replay(records: DataFrame) -> DataFrame:
-    """Return the coordinator's responses about each group after loading its records (:data:`ANSWERS`).
-
-    Outside transactions only the last commit and tombstone of each partition are loaded, since earlier ones change no
-    response. Transaction markers have no group; each goes to the groups that its producer wrote to in that log
-    partition.
+    """Return the coordinator's responses about each group after loading its records (:data:`ANSWERS`), as
+    :mod:`groupcoord.analysis.fold.replay` does.
     """
     is_offset = is_offset_record()
     is_plain = is_offset & ~F.col("is_transactional")

@@ -194,6 +194,7 @@ def name_of(path: str) -> str:
 
 
 def partition_of(folder: str) -> int | None:
+    """Return the log partition in the name of a folder, or None."""
     match = PARTITION_FOLDER.fullmatch(name_of(folder))
     return int(match[1]) if match else None
 
@@ -219,6 +220,8 @@ class FileSet(NamedTuple):
 
 
 class FileRange(NamedTuple):
+    """A byte range of a segment file."""
+
     segment: SegmentFile
     byte_range: ByteRange
 
@@ -384,6 +387,8 @@ class RecordTask(ABC):
 
 @frozen
 class LogTask(RecordTask):
+    """Byte ranges of files in one file system."""
+
     file_system: AbstractFileSystem
     ranges: list[FileRange]
     selection: Selection = EVERYTHING

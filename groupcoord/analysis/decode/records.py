@@ -228,6 +228,8 @@ _UUID = np.dtype([("high", "u8"), ("low", "u8")])
 
 
 class OfBatches(NamedTuple):
+    """Batches, and the index of the batch of each record."""
+
     batches: Batches
     number: Int64s
 

@@ -66,6 +66,8 @@ class RowSettings:
 
 @frozen
 class Origin:
+    """The file of batches, and its log partition if known."""
+
     file: str
     log_partition: int | None
 

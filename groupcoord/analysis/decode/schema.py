@@ -21,6 +21,8 @@ _STRING, _BINARY, _BOOLEAN = pa.string(), pa.binary(), pa.bool_()
 
 
 class Column(NamedTuple):
+    """A nullable column of a table."""
+
     name: str
     type: pa.DataType
     comment: str

@@ -74,6 +74,8 @@ Cursors = dict[str, Cursor]
 
 @frozen
 class Log:
+    """The segment files of one folder, in order of their offsets."""
+
     file_system: AbstractFileSystem
     segments: tuple[SegmentFile, ...]
 

@@ -54,6 +54,8 @@ _NO_MARKERS = pa.schema([RECORDS.field(name) for name in MARKER_COLUMNS[1:]]).em
 
 
 class Markers:
+    """Transaction markers of one log partition."""
+
     def __init__(self, tables: Sequence[pa.Table] = ()) -> None:
         rows = pa.concat_tables([_NO_MARKERS, *(table.select(_NO_MARKERS.column_names) for table in tables)])
         producers, offsets = integers(rows["producer_id"]), integers(rows["log_offset"])

@@ -78,6 +78,8 @@ class _Key(NamedTuple):
 
 
 class ReplayedLog:
+    """Read-only log store of one group's records, which are streamed."""
+
     def __init__(self, entries: Iterable[LogRecord | LoadedCommits]) -> None:
         self._entries = entries
         self.record_count = 0

@@ -44,6 +44,8 @@ NO_BROKER = -1
 
 
 class LogEnd(IntEnum):
+    """Special timestamps of ListOffsets."""
+
     LATEST = -1
     EARLIEST = -2
 
@@ -106,6 +108,8 @@ class ListedGroups(NamedTuple):
 
 
 class Coordinator(NamedTuple):
+    """Coordinator of a group."""
+
     error_code: int
     broker: int
 

@@ -315,6 +315,8 @@ class Lost:
 
 
 class RangeFetcher:
+    """Fetcher of one range."""
+
     def __init__(self, cluster: KafkaCluster, offset_range: OffsetRange, patience: Patience) -> None:
         self._cluster = cluster
         self._range = offset_range

@@ -38,12 +38,16 @@ T = TypeVar("T")
 
 @frozen
 class Problem:
+    """A gap in a snapshot."""
+
     subject: str
     text: str
 
 
 @frozen
 class GroupSnapshot:
+    """A group at one moment."""
+
     group_id: str
     type: str
     listed: ListedGroup

@@ -400,6 +400,8 @@ def read_end_offsets_file(path: str) -> pa.Table:
 
 @frozen
 class ClusterTask(RecordTask):
+    """Task for offset ranges of a cluster."""
+
     address: ClusterAddress
     ranges: list[OffsetRange]
     selection: Selection = EVERYTHING

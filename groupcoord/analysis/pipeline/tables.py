@@ -49,6 +49,8 @@ class Known:
 
 
 class EndOffsetSamples:
+    """The newest samples of a cluster's end offsets."""
+
     def __init__(self) -> None:
         self._kept: deque[pa.Table] = deque()
 
@@ -102,6 +104,8 @@ SHARE_STATE_SETTINGS = RowSettings(("kind", "log_offset", "log_timestamp_ms", "k
 
 
 class ShareStateFold:
+    """Fold of all log partitions of ``__share_group_state``."""
+
     def __init__(self) -> None:
         self._of: dict[int | None, SharePartitions] = {}
         self._next_offsets: dict[int | None, int] = {}
@@ -125,6 +129,8 @@ _TABLE = "share_partitions"
 
 
 class ShareStates:
+    """Reader of ``__share_group_state``."""
+
     def __init__(self, source: Source) -> None:
         self._source = source
         self._begin()

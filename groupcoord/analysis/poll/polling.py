@@ -58,6 +58,8 @@ TIMES_MAX = 10_000
 
 
 class PolledFigures:
+    """Report values, updated with each poll."""
+
     def __init__(self, inputs: tuple[str, ...], groups: PolledGroups) -> None:
         self._inputs = inputs
         self._groups = groups
@@ -127,6 +129,8 @@ class PolledFigures:
 
 
 class PolledAnomalies:
+    """Facts for anomalies, updated with each poll."""
+
     def __init__(self) -> None:
         self._rebalances: deque[Row] = deque(maxlen=HISTORY_ROWS_MAX)
         self._since_ms: dict[str, int] = {}
@@ -235,6 +239,8 @@ UNDER_WAY = "under-way"
 
 @frozen
 class Polled:
+    """A poll."""
+
     number: int
     snapshot: Snapshot
     rebalances: int

@@ -62,6 +62,7 @@ def nothing_like(view: GroupView) -> GroupView:
 
 
 def topic_names(described: DescribedGroup) -> dict[str, str]:
+    """Return the names of the topics of members' assignments, by id."""
     return {uuid_text(one["topic_id"].bytes): one["topic_name"] for one in _topics_of_members(described)}
 
 

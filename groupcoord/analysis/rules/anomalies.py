@@ -412,6 +412,7 @@ class Assigned(NamedTuple):
 
 
 def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
+    """Return the assignments at the end of the log."""
     group_of = itemgetter("log_partition", "group_id")
     by_group = grouped(found[MEMBER], group_of)
     started_ms = {

@@ -24,6 +24,7 @@ Place = tuple[str, str, int]
 
 
 def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
+    """Return the rows of the table ``groups``."""
     by_group = current_offsets.group_by("group_id").aggregate([("commit_timestamp_ms", "max"), ([], "count_all")])
     counts = {row["group_id"]: row for row in by_group.to_pylist()}
     nothing = {"commit_timestamp_ms_max": None, "count_all": 0}
@@ -154,6 +155,8 @@ _OF_MEMBERS = (
 
 
 class Field(NamedTuple):
+    """A field of a group or an offset."""
+
     group_id: str
     topic: str | None
     topic_partition: int | None

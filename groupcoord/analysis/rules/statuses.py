@@ -94,12 +94,16 @@ REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STAL
 
 
 class WindowCommit(NamedTuple):
+    """A commit and its lag; None if the end was unknown."""
+
     at_ms: int
     committed_offset: int
     lag: int | None
 
 
 class EndOffsetSample(NamedTuple):
+    """An end offset at one time."""
+
     at_ms: int
     end_offset: int
 

@@ -276,6 +276,8 @@ _CLASSIC_PROTOCOL = "classic"
 
 @define
 class Membership:
+    """A membership."""
+
     view: MemberView
     began: str | None
     began_ms: int | None

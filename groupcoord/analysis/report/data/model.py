@@ -192,6 +192,8 @@ class Overview:
 
 @frozen
 class StateCount:
+    """Groups of one type in one state."""
+
     type: str
     state: str
     groups: int
@@ -200,6 +202,8 @@ class StateCount:
 
 @frozen
 class CauseCount:
+    """Rebalances of one cause."""
+
     cause: str
     rebalances: int
     proven: int
@@ -272,6 +276,8 @@ class AnomalyRow:
 
 @frozen
 class AnomalyCount:
+    """Number of anomalies of one kind, and of their groups."""
+
     kind: str
     status: str
     count: int
@@ -406,6 +412,8 @@ class StaleRow:
 
 @frozen
 class LagRow:
+    """Lag of a group in a topic."""
+
     group_id: str
     topic: str
     partitions: int
@@ -418,6 +426,8 @@ class LagRow:
 
 @frozen
 class StatusCount:
+    """Number of partitions with a lag status, and of their groups."""
+
     status: str
     partitions: int
     groups: int
@@ -436,6 +446,8 @@ class ReadCount:
 
 @frozen
 class CorruptRange:
+    """Bytes that were skipped."""
+
     file: str
     position: int
     size_bytes: int

@@ -61,6 +61,7 @@ def member_counts(happened: Iterable[tuple[model.RebalanceRow, int | None]]) -> 
 
 
 def at_ms(value: int | None) -> int | None:
+    """Return a time; None for Kafka's -1."""
     return None if value is None or value < 0 else value
 
 

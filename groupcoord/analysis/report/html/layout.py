@@ -71,6 +71,7 @@ TITLE_LENGTH_MAX = 200
 
 
 def picture(width: int, height: int, label: str, parts: Iterable[Html]) -> Html:
+    """Return an SVG with a label."""
     return element("svg", *parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=text(label))
 
 

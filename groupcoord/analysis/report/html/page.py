@@ -73,6 +73,7 @@ INPUTS_NAMED_MAX = 20
 
 
 def report_page(report: Report) -> str:
+    """Return the whole page."""
     made = [Section(section, title, make(report)) for section, title, make in _SECTIONS]
     shown = {section.name for section in made if section.body}
     answer = Section("worst", "What is wrong", worst(report))

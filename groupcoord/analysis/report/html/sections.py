@@ -85,6 +85,7 @@ def _first_of(shown: int, total: int, what: str) -> str:
 
 
 def states(report: Report) -> Html:
+    """Return groups by state, as a bar and a table."""
     if not report.states:
         return EMPTY
     counts: Counter[str] = Counter()
@@ -210,6 +211,7 @@ def stale(report: Report) -> Html:
 
 
 def lag(report: Report) -> Html:
+    """Return the lagging topics of groups, with counts by status."""
     if report.lag is None:
         return EMPTY
     if not report.lag:
@@ -233,6 +235,7 @@ def lag(report: Report) -> Html:
 
 
 def load(report: Report) -> Html:
+    """Return the load of the log partitions."""
     rows = report.partitions
     if not rows:
         return EMPTY
@@ -279,6 +282,7 @@ def _load_words(report: Report) -> Html:
 
 
 def groups(report: Report) -> Html:
+    """Return every group, the most troubled first."""
     if not report.groups:
         return EMPTY
     head = (
@@ -325,6 +329,7 @@ def polls(report: Report) -> Html:
 
 
 def read(report: Report) -> Html:
+    """Return the read counts, with what was skipped and why."""
     if report.polls is not None:
         return EMPTY
     told = "Everything in the files is counted once: records by type, and skipped bytes with the reason."
@@ -373,6 +378,7 @@ def _lost(row: CorruptRange) -> str:
 
 
 def consumer_groups(report: Report) -> Html:
+    """Return KIP-848 groups, moves by assignor, and slow members."""
     if not report.consumer_groups:
         return EMPTY
     return joined((_words(report), _groups(report), _assignors(report), _slow(report)))
