@@ -1,4 +1,4 @@
-"""``groupcoord`` as a user runs it, in this process: one of its own takes most of a second to start."""
+"""The ``groupcoord`` command, run in this process: a new process takes most of a second to start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDE_AND_PLAIN = {"COLUMNS": "160", "NO_COLOR": "1"}
 
 
 class Run(NamedTuple):
-    """What came of a command line."""
+    """Result of a command line."""
 
     status: int
     output: str
@@ -23,11 +23,8 @@ class Run(NamedTuple):
 
 
 def run_command(*words: str | Path, environment: Mapping[str, str] | None = None) -> Run:
-    """Run a command line in this process.
-
-    Args:
-        words: what stands behind ``groupcoord``.
-        environment: variables besides those of this process.
+    """Run a command line in this process. Args: words: the arguments of ``groupcoord``. environment: additional
+    variables.
     """
     arguments = [str(word) for word in words]
     variables = {**WIDE_AND_PLAIN, **(environment or {})}

@@ -58,12 +58,12 @@ class Options:
 
     @property
     def poll_ms(self) -> int:
-        """How long to let the library work at a time."""
+        """Milliseconds that the library works at a time."""
         return min(self.commit_interval_ms, LONGEST_POLL_MS)
 
 
 class Member:
-    """The member's work: own, commit, tell."""
+    """Loop of a member: own partitions, commit, report."""
 
     def __init__(self, client: Consumer, options: Options) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class Member:
         self.stop_wanted = False
 
     def run(self) -> None:
-        """Work until told to stop, then leave."""
+        """Run until a line on stdin ends it, then leave."""
         while not self.stop_wanted:
             self._client.poll(self._poll_s)
             try:
@@ -121,7 +121,7 @@ def tell(event: str, **fields: Any) -> None:
 
 
 def main(argument: str) -> None:
-    """Run a member as told by a JSON object with the fields of :class:`Options`."""
+    """Run a member with a JSON object of the fields of :class:`Options`."""
     options = Options(**json.loads(argument))
     client = CONSUMERS[options.library](
         options.bootstrap,

@@ -49,10 +49,8 @@ def told(request: Any) -> str | None:
 
 
 class Unanswered:
-    """How many requests of a connection have no answer yet: answers must come in order.
-
-    Attributes:
-        none: all are answered.
+    """Number of unanswered requests of a connection: responses must come in order. Attributes: none: whether all are
+    answered.
     """
 
     def __init__(self) -> None:
@@ -61,7 +59,7 @@ class Unanswered:
         self.none.set()
 
     def add(self) -> None:
-        """One more was asked."""
+        """Count one more request."""
         self._count += 1
         self.none.clear()
 
@@ -73,10 +71,8 @@ class Unanswered:
 
 
 class RefusingProxy(CountingProxy):
-    """See the module.
-
-    Attributes:
-        asked: by group, its members' requests, as :func:`told` puts them.
+    """Proxy that refuses requests by group names, as the module describes. Attributes: asked: requests of members by
+    group, in the form of :func:`told`.
     """
 
     def __init__(self) -> None:

@@ -15,11 +15,8 @@ DEADLINE_S = 60.0
 
 
 class Service:
-    """Sends records and books them, with some client library, until told to end.
-
-    Attributes:
-        acknowledged: the values that were acknowledged.
-        booked: the values that were consumed, with those that came twice.
+    """Produces and consumes records with a client library until ended. Attributes: acknowledged: the acknowledged
+    values. booked: the consumed values, repetitions included.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -29,7 +26,7 @@ class Service:
         self.ends = threading.Event()
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many records are booked."""
+        """Wait for a number of booked records."""
         deadline_s = time.monotonic() + DEADLINE_S
         while len(set(self.booked)) < count:
             assert time.monotonic() < deadline_s, f"{len(set(self.booked))} of {count} are booked"

@@ -31,7 +31,7 @@ def jars() -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerThread]:
-    """A server whose topics hold records."""
+    """A server with logs of topics."""
     with ServerThread(topics={"words": 4, "counts": 4}) as server:
         yield server
 
@@ -86,7 +86,7 @@ def ask_connect(port: int, path: str, body: Any = None) -> Any:
 
 
 def test_kafka_connect_reads_each_line_of_a_file_once(server: ServerThread, jars: Path, tmp_path: Path) -> None:
-    """A worker with exactly-once sources is killed in the midst of a file, and another goes on where it was."""
+    """A worker with exactly-once sources is killed in the middle of a file, and another one continues there."""
     source, port = tmp_path / "source.txt", free_port()
     lines = [f"line {number}" for number in range(3_000)]
     source.write_text("".join(f"{line}\n" for line in lines[:1_000]))

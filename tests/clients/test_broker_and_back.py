@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.slow, *needs_kafka, pytest.mark.usefixtures("client_li
 
 
 def describe(port: int) -> Any:
-    """Return what ConsumerGroupDescribe says of the group, members in the order of their ids."""
+    """Return the group by ConsumerGroupDescribe, members sorted by id."""
     client = Client(SocketServer("127.0.0.1", port), "test")
     try:
         body = {"group_ids": [GROUP], "include_authorized_operations": False}
@@ -110,5 +110,5 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path) -> None:
 
 
 def has_committed(port: int) -> bool:
-    """Tell whether an offset is committed for every partition."""
+    """Return whether every partition has a committed offset."""
     return committed_offsets(port, GROUP, TOPIC) == dict.fromkeys(range(PARTITION_COUNT), OFFSET)

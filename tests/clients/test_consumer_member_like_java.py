@@ -43,7 +43,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
-    """What Java's consumers and ours asked, by group."""
+    """Requests of Java's consumers and ours, by group."""
     with asked_by_both(tmp_path_factory.mktemp("data"), SCENARIOS, SETTINGS, CONFIG, LIFE) as asked:
         yield asked
 

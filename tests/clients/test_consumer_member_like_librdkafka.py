@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries")]
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
-    """What librdkafka's consumers and ours asked, by group."""
+    """Requests of librdkafka's consumers and ours, by group."""
     directory = tmp_path_factory.mktemp("data")
     with asked_by_both(directory, COMPARED, SETTINGS, CONFIG, LIFE, live_in_librdkafka) as asked:
         yield asked

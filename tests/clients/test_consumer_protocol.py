@@ -40,7 +40,7 @@ def consumer(bootstrap: str, group_id: str, subscription: str = TOPIC, **setting
 
 
 def poll_until(consumers: list[Any], is_done: Callable[[], bool]) -> None:
-    """Let consumers live until something has come about."""
+    """Poll consumers until a condition holds."""
     deadline_s = time.monotonic() + DEADLINE_S
     while not is_done():
         assert time.monotonic() < deadline_s, [len(opened.assignment()) for opened in consumers]

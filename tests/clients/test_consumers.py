@@ -26,7 +26,7 @@ def open_one(library: str, bootstrap: str, group_id: str) -> Consumer:
 
 
 def test_offsets_across_libraries(server: ServerProcess) -> None:
-    """What one library commits the others read, metadata or not; a partition without a commit has no offset."""
+    """Each library reads the others' commits, with or without metadata; a partition without a commit has no offset."""
     with ExitStack() as stack:
         consumers = [stack.enter_context(open_one(library, server.bootstrap, "across")) for library in CONSUMERS]
         for number, consumer in enumerate(consumers):

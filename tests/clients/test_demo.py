@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
 
 
 class Run:
-    """A demo that runs beside others, with a directory for its temporary files."""
+    """Concurrent demo with a directory for its temporary files."""
 
     def __init__(self, directory: Path, *words: str, before: str = "") -> None:
         self.directory = directory
@@ -53,7 +53,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
-    """A demo, and one whose offsets are lost, at the same time."""
+    """A demo, and one with lost offsets, at the same time."""
     directory = tmp_path_factory.mktemp("demo")
     runs = {"whole": Run(directory / "whole"), "losing": Run(directory / "losing", before=LOSE_OFFSETS)}
     yield runs
@@ -83,7 +83,7 @@ class Terminal:
         self._descriptor = descriptor
 
     def read_until(self, pattern: str) -> bool:
-        """Read what it shows until a pattern has been seen; tell whether it was before the end."""
+        """Read the output until a pattern appears; return whether it came before the end."""
         while not re.search(pattern, self.shown):
             try:
                 data = os.read(self._descriptor, 1 << 16)
@@ -132,14 +132,14 @@ def _end_by_signal(number: signal.Signals) -> None:
 
 
 def test_library_not_installed(tmp_path: Path) -> None:
-    """Without kafka-python one line says what to install; exit status 2."""
+    """Without kafka-python one line has the package to install; exit status 2."""
     status, output, errors = Run(tmp_path / "hidden", before=HIDE_LIBRARY).result()
     assert (status, output, errors.count("\n")) == (2, "", 1)
     assert "pip install 'groupcoord[demo]'" in errors
 
 
 def test_whole_story(runs: dict[str, Run]) -> None:
-    """It prints plain lines, loses no order and no acknowledged offset, and leaves no process and no file."""
+    """It prints plain lines, keeps order and acknowledged offsets, and leaves no process or file."""
     status, output, errors = runs["whole"].result()
     assert (status, errors) == (0, ""), output
     assert "\x1b" not in output

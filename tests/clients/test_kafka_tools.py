@@ -28,14 +28,14 @@ needs_tools = pytest.mark.skipif(
 
 
 def test_every_command_has_an_answer_of_kafka() -> None:
-    """What was noted is of the commands that there are, in their order, and each tool takes some and refuses some."""
+    """Recorded are exactly the listed commands, in order, and each tool accepts some and refuses some."""
     answers = read_answers()
     assert [answer.command for answer in answers] == read_commands()
     assert {answer.status for answer in answers} == {0, 1}
 
 
 def test_every_difference_is_of_some_command() -> None:
-    """None is left of a command that is gone, and the page of gaps tells of each."""
+    """Each difference matches a command, and docs/gaps.md describes it."""
     commands, gaps = read_commands(), " ".join(GAPS.read_text("utf-8").replace("**", "").split())
     for entry in read_differences():
         assert any(entry.is_about(command) for command in commands), entry

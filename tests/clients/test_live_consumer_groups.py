@@ -53,7 +53,7 @@ def need(*kinds: str) -> None:
 
 
 def serving(data_dir: Path, port: int = 0, session_ms: int = LONG_SESSION_MS) -> ServerProcess:
-    """Start a server with the topic, whose sessions outlast the test by default."""
+    """Start a server with the topic, and sessions longer than the test by default."""
     settings = {**SETTINGS, "group.consumer.session.timeout.ms": session_ms}
     return ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=settings)
 
@@ -68,7 +68,7 @@ def starting(bootstrap: str, group: str, topic: str = TOPIC) -> Iterator[Start]:
 
 
 def wait_for(condition: Callable[[], bool], expected: str, consumers: list[Consumer]) -> float:
-    """Wait until a condition holds, and return the seconds; else fail with what the consumers have told."""
+    """Wait for a condition, and return the seconds; otherwise fail with the consumers' output."""
     try:
         return wait_until(condition, DEADLINE_S, expected)
     except ProcessError as error:
@@ -76,7 +76,7 @@ def wait_for(condition: Callable[[], bool], expected: str, consumers: list[Consu
 
 
 def have_shared(consumers: list[Consumer]) -> bool:
-    """Tell whether the consumers have all partitions, each as many as the others, and none twice."""
+    """Return whether the consumers own all partitions, evenly, and none twice."""
     owned = [partition for consumer in consumers for partition in consumer.owned]
     counts = {len(consumer.owned) for consumer in consumers}
     return len(owned) == PARTITION_COUNT and set(owned) == EVERYTHING and max(counts) - min(counts) <= 1
@@ -88,7 +88,7 @@ def share(*consumers: Consumer) -> float:
 
 
 def is_stable(port: int, group: str) -> bool:
-    """Tell whether the server says that the group is stable: nobody has anything to catch up with."""
+    """Return whether the server describes the group as stable."""
     client = Client(SocketServer("127.0.0.1", port), "test")
     try:
         groups = ask(client, "ListGroups", 5, {"states_filter": ["Stable"], "types_filter": []})["groups"]
@@ -98,7 +98,7 @@ def is_stable(port: int, group: str) -> bool:
 
 
 def assert_untroubled(*consumers: Consumer) -> None:
-    """Check that nobody was fenced."""
+    """Check that no consumer was fenced."""
     for consumer in consumers:
         assert not consumer.said("lost"), consumer
         assert not [line for line in consumer.lines if "Exception" in line or "FENCED" in line.upper()], consumer
@@ -189,7 +189,7 @@ CHANGES = {"assigned": 1, "revoked": -1, "lost": -1}
 
 
 def moves(consumers: list[Consumer]) -> list[tuple[int, int, int]]:
-    """Return what the consumers have told, in its order: when, 1 for got and -1 for gone, which partition."""
+    """Return the consumers' changes in order: time, 1 for assigned and -1 for revoked, partition."""
     found, at_ms = [], 0
     for word, *words in [line.split() for consumer in consumers for line in consumer.lines if line]:
         if word == "at":

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
 
 
 def wait_for(condition: Callable[[], bool], expected: str, *consumers: Consumer) -> None:
-    """Wait until a condition holds; else fail with what the consumers have told."""
+    """Wait for a condition; otherwise fail with the consumers' output."""
     try:
         wait_until(condition, DEADLINE_S, expected)
     except ProcessError as error:
@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], bool], expected: str, *consumers: Consumer)
 
 
 def share(first: Consumer, second: Consumer) -> bool:
-    """Tell whether the two have all partitions, each some, and none both."""
+    """Return whether the two own all partitions, each some, and none both."""
     return bool(first.owned and second.owned) and first.owned ^ second.owned == EVERYTHING
 
 
@@ -76,7 +76,7 @@ def committed(port: int, group: str) -> dict[int, int]:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kinds", [("ours", "librdkafka"), ("librdkafka", "ours")], ids="-".join)
 def test_beside_librdkafka(server: ServerProcess, kinds: tuple[str, str], strategy: str) -> None:
-    """On ``groupcoord serve``, the member and librdkafka share a group, whoever leads, and in a consumer group."""
+    """On ``groupcoord serve``, the member and librdkafka share a group, with either leader, and a consumer group."""
     live_together(kinds, server.bootstrap, server.port, f"beside-{'-'.join(kinds)}-{strategy}", strategy)
 
 

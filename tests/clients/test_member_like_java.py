@@ -1,4 +1,4 @@
-"""Where a request is refused, the member asks on as Java's consumer does: the same requests in the same order."""
+"""After a refused request, the member sends the same requests in the same order as Java's consumer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
-    """What Java's consumers and ours asked, by group."""
+    """Requests of Java's consumers and ours, by group."""
     with asked_by_both(tmp_path_factory.mktemp("data"), SCENARIOS, SETTINGS, CONFIG) as asked:
         yield asked
 

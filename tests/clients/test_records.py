@@ -60,7 +60,7 @@ def test_a_group_reads_everything_once(
 
 
 def test_transactions_of_librdkafka(server: ServerThread) -> None:
-    """What was aborted is not read; what was committed is, across partitions."""
+    """Aborted records are not read; committed ones are, across partitions."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "confluent"})

@@ -41,7 +41,7 @@ def consumer(port: int) -> Any:
 
 
 def polled(worker: Any, count: int) -> list[Any]:
-    """Return the records of the first poll that brings so many."""
+    """Return the records of the first poll with at least a number of them."""
     deadline_s = time.monotonic() + PATIENCE_S
     messages: list[Any] = []
     while len(messages) < count:
@@ -118,7 +118,7 @@ def reject_until(worker: Any, is_done: Callable[[set[bytes]], bool]) -> None:
 
 
 def test_dead_letters_over_a_kill(tmp_path: Path) -> None:
-    """What is rejected goes to the topic of dead letters, though the server is killed meanwhile."""
+    """Rejected records reach the dead letter topic, though the server is killed meanwhile."""
     port, wave = free_port(), 20
     settings = {**SETTINGS, **LOCKS, "errors.deadletterqueue.auto.create.topics.enable": "true"}
     options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]

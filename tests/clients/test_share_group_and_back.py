@@ -1,4 +1,4 @@
-"""A share group goes on while a real broker and ``groupcoord serve`` take turns on one directory and one port."""
+"""A share group on a real broker and ``groupcoord serve`` in turn, with one directory and one port."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.slow, *needs_kafka]
 
 
 class Worker:
-    """A share consumer of the only partition, on a connection of its own."""
+    """Share consumer of the only partition, with its own connection."""
 
     def __init__(self, port: int, topic_id: str) -> None:
         self.client = Client(SocketServer("127.0.0.1", port), "worker")
@@ -78,13 +78,13 @@ class Worker:
         }
 
     def acknowledge(self, **types: int) -> None:
-        """Say what becomes of records: ``o3=ACCEPT``."""
+        """Acknowledge records: ``o3=ACCEPT``."""
         self.begin_acknowledging(**types)
         answer = self.client.receive(ANSWER_MS)
         assert answer["responses"][0]["partitions"][0]["error_code"] == "NONE", answer
 
     def begin_acknowledging(self, **types: int) -> None:
-        """Say so, and don't wait for the answer."""
+        """Send an acknowledgement without waiting for the response."""
         batches = [
             {"first_offset": int(name[1:]), "last_offset": int(name[1:]), "acknowledge_types": [kind]}
             for name, kind in types.items()

@@ -34,7 +34,7 @@ SETTINGS = ("group.share.min.record.lock.duration.ms=1000", "group.share.record.
 
 
 def ask(port: int, api_key: int, version: int, fields: dict[str, Any]) -> Any:
-    """Send a request on a connection of its own."""
+    """Send a request on a new connection."""
     with Client(port, LONGEST_S) as client:
         return client.ask(Request(api_key, version, fields))
 
@@ -54,12 +54,8 @@ def lag(port: int) -> int:
 
 
 class Crew:
-    """Three workers of a share group of whom one may be killed, and who makes their jobs.
-
-    Args:
-        jars: Java's libraries.
-        folder: where what workers say is kept.
-        port: of the server.
+    """Three workers of a share group, which may be killed, and the producer of their jobs. Args: jars: Java's
+    libraries. folder: the folder of the workers' output. port: the server's port.
     """
 
     def __init__(self, jars: Path, folder: Path, port: int) -> None:
@@ -114,7 +110,7 @@ class Crew:
 
 @contextmanager
 def crew_at(jars: Path, folder: Path, port: int) -> Iterator[Crew]:
-    """Have workers at a server until they aren't needed any more."""
+    """Run workers at a server within the context."""
     crew = Crew(jars, folder, port)
     try:
         yield crew
@@ -128,7 +124,7 @@ def words(port: int) -> list[str]:
 
 
 def test_jobs_survive_workers_and_server(jars: Path, tmp_path: Path) -> None:
-    """Three workers of whom one is killed again and again, as the server is: each job is got, and accepted once."""
+    """Three workers, one of which is repeatedly killed, as is the server: each job is delivered, and accepted once."""
     chance = random.Random(11)
     port = free_port()
     arguments = ["--data-dir", str(tmp_path / "data"), *words(port)]

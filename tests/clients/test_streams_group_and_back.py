@@ -52,12 +52,8 @@ pytestmark = [pytest.mark.slow, *needs_kafka, pytest.mark.usefixtures("client_li
 
 
 class Thread:
-    """A thread of an application, which runs what it is told.
-
-    Attributes:
-        epoch: where it stands.
-        runs: its tasks by kind.
-        told: how often it was told tasks.
+    """Thread of an application, which runs its assigned tasks. Attributes: epoch: its member epoch. runs: its tasks by
+    kind. told: the number of assignments received.
     """
 
     def __init__(self, member_id: str, instance_id: str | None = None) -> None:
@@ -67,7 +63,7 @@ class Thread:
         self.runs: dict[str, list[Any]] = {kind: [] for kind in KINDS}
 
     def beat(self, client: Client, **more: Any) -> None:
-        """Say that it lives and what it runs, and do as it is told."""
+        """Send a heartbeat with the running tasks, and apply the response."""
         body = NOTHING_NEW | {"group_id": GROUP, "member_id": self.member_id, "instance_id": self.instance_id}
         answer = ask(client, "StreamsGroupHeartbeat", 1, {**body, "member_epoch": self.epoch, **self.runs, **more})
         assert answer["error_code"] == "NONE", answer
@@ -92,7 +88,7 @@ def described(client: Client) -> Any:
 
 
 def settle(client: Client, threads: list[Thread]) -> Any:
-    """Let all beat until the group rests; return how it is described."""
+    """Send heartbeats of all members until the group is stable; return its description."""
 
     def is_stable() -> bool:
         for thread in threads:

@@ -34,7 +34,7 @@ def jars() -> Path:
 
 
 class Server:
-    """A server whose process may be killed and started again, at the same address and on the same folder."""
+    """Server process that may be killed and restarted, with the same address and folder."""
 
     def __init__(self, folder: Path) -> None:
         port = free_port()

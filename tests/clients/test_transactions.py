@@ -98,7 +98,7 @@ def test_with_the_generation_of_a_member(server: ServerProcess) -> None:
 
 
 def test_a_second_producer_fences_the_first(server: ServerProcess) -> None:
-    """What the first had open is aborted, and it can't commit any more."""
+    """The first one's transaction is aborted, and it can't commit."""
     from confluent_kafka import KafkaException
 
     first = open_producer(server, "twins")
@@ -117,7 +117,9 @@ def test_a_second_producer_fences_the_first(server: ServerProcess) -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_server_is_killed(tmp_path: Path, commits: bool) -> None:
-    """A transaction that was open when the server was killed goes on with the next, and ends as its producer says."""
+    """A transaction that was open when the server was killed continues after the restart, and ends as its producer
+    requests.
+    """
     server = open_server(tmp_path)
     try:
         producer = open_producer(server, "writer")

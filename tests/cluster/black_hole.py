@@ -1,4 +1,4 @@
-"""A way to a server on which nothing gets through when that is wanted, and nobody is told."""
+"""Proxy that can silently drop all traffic."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from .nats_servers import NatsServers, NoServerError
 
 
 def started(count: int) -> Iterator[NatsServers]:
-    """Give so many servers of NATS."""
+    """Return a number of NATS servers."""
     pytest.importorskip("nats", reason="NATS needs nats-py: pip install 'groupcoord[cluster]'")
     try:
         servers = NatsServers(count)

@@ -1,4 +1,4 @@
-"""Engines for slot logs, each on servers of its own."""
+"""Engines for slot logs, each on its own servers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ _numbers = itertools.count()
 
 
 class Engine:
-    """Where slot logs can be had.
-
-    Args:
-        url: where the servers are.
-        lag_ms: for how long their replicas may lag behind, in milliseconds.
-    """
+    """Source of slot logs. Args: url: the servers. lag_ms: the largest lag of replicas, in milliseconds."""
 
     def __init__(self, url: str, lag_ms: int) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""Who logs in to servers of NATS without a password: users known by their keys, and by what an operator has signed."""
+"""Log-in to NATS servers without a password: users with keys, and users signed by an operator."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ Claims = dict[str, Any]
 
 
 class Identity:
-    """Somebody with a key: an operator, an account or a user.
-
-    Args:
-        kind: one of the ``PREFIX_BYTE_`` of nkeys; a user by default.
+    """Key owner: an operator, an account or a user. Args: kind: one of the ``PREFIX_BYTE_`` of nkeys; a user by
+    default.
     """
 
     def __init__(self, kind: int = nkeys.PREFIX_BYTE_USER) -> None:
@@ -43,7 +41,7 @@ def _encoded(part: bytes) -> str:
 
 
 def signed_user() -> tuple[str, str]:
-    """Return a server's configuration for a user whom an account lets in, and the user's file of credentials."""
+    """Return a server's configuration for a user of an account, and the user's file of credentials."""
     operator, user = Identity(nkeys.PREFIX_BYTE_OPERATOR), Identity()
     account, system = Identity(nkeys.PREFIX_BYTE_ACCOUNT), Identity(nkeys.PREFIX_BYTE_ACCOUNT)
     everything = dict.fromkeys(("subs", "data", "payload", "conn", "leaf", "imports", "exports"), -1)

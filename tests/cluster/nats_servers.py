@@ -21,7 +21,7 @@ START_S = 30.0
 
 
 class NoServerError(Exception):
-    """No server of NATS can be started here; says why."""
+    """NATS can't be started here; holds the reason."""
 
 
 class NatsServers:
@@ -68,22 +68,22 @@ class NatsServers:
 
     @property
     def url(self) -> str:
-        """Where they are."""
+        """URL of the servers."""
         return self.url_by(self.ports)
 
     def url_with(self, password: str) -> str:
-        """Where they are, as a URL with a password, of which they take any."""
+        """URL with a password; any is accepted."""
         return self.url.replace("nats://", f"nats://groups:{password}@")
 
     def url_by(self, ports: Sequence[int], **settings: str) -> str:
-        """Where they are found by way of other ports, with these settings besides."""
+        """URL through other ports, with additional settings."""
         said = "".join(f"&{name}={value}" for name, value in settings.items())
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         return f"nats://{hosts}?replicas={len(self)}&monitor={','.join(self.monitors)}{said}"
 
     @property
     def monitors(self) -> list[str]:
-        """Where each tells of itself."""
+        """URLs of the monitoring endpoints."""
         return [f"http://127.0.0.1:{port + 1}" for port in self.ports]
 
     def start_all(self) -> NatsServers:

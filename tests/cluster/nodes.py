@@ -1,4 +1,4 @@
-"""A replica without an event loop: somebody else says when it beats, when the engine answers, and what time it is."""
+"""Replica without an event loop: the test sets its heartbeats, the engine's answers and the clock."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def commit(group_id: str, offset: int) -> OffsetCommit:
 
 
 class Node:
-    """A replica, on an engine in memory, whose clock is the nodes'."""
+    """Replica on an engine in memory, with the common clock."""
 
     def __init__(
         self, name: str, slot_log: MemorySlotLog, clock: ManualClock, snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN
@@ -76,7 +76,7 @@ class Node:
         at_once(self.slot_log.beat(self.name, self.sharing.announcement(leaves=True)))
 
     def work(self) -> None:
-        """Have everything done that the store wants to have done."""
+        """Run all pending work of the store."""
         while operations := self.store.next_operations():
             for partition, operation in operations:
                 self.store.done(partition, operation, at_once(carry_out(self.slot_log, partition, operation)))

@@ -44,7 +44,7 @@ class Process:
 
 
 class TakenOverAtEachLook:
-    """A log store in which whoever reads has just taken over: what it finds is what the next owner would."""
+    """Log store in which each reader has just taken over, as a next owner would."""
 
     def __init__(self, slot_log: SlotLog, body_bytes_max: int, finish: Finish = at_once) -> None:
         self.slot_log = slot_log

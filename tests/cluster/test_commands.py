@@ -23,7 +23,7 @@ NOT_THERE = 'relation "other_slots" does not exist|no replica has ever shared th
 
 @pytest.fixture(scope="module", params=["postgres", "three_nats"])
 def url(request: pytest.FixtureRequest) -> str:
-    """Where there is a log in which a group has committed twice."""
+    """URL of a log in which a group has committed twice."""
     servers = request.getfixturevalue(request.param)
     where: str = servers.url_with("secret")
 

@@ -15,7 +15,7 @@ from .nodes import PARTITIONS, Node, at_once, commit
 
 
 class PurgedMeanwhile(MemorySlotLog):
-    """An engine whose first slots are purged after they were read, as when an owner writes a snapshot."""
+    """Engine whose first slots are purged after they were read, as when an owner writes a snapshot."""
 
     def __init__(self) -> None:
         super().__init__(read_max=5)
@@ -29,7 +29,7 @@ class PurgedMeanwhile(MemorySlotLog):
 
 
 def test_a_coordinator_loads_a_copy(tmp_path: Path) -> None:
-    """It has snapshots and what was appended since, of each log partition that has something."""
+    """It has the snapshot and later appends of each log partition."""
     node = Node("a", MemorySlotLog(), ManualClock(), snapshot_bytes_min=5_000)
     node.run()
     for offset in range(100):
@@ -52,7 +52,7 @@ def test_a_coordinator_loads_a_copy(tmp_path: Path) -> None:
 
 
 def test_what_is_purged_while_it_is_copied_is_in_the_snapshot(tmp_path: Path) -> None:
-    """The copy begins anew with what is left."""
+    """The copy starts again with the remaining slots."""
     slot_log = PurgedMeanwhile()
     node = Node("a", slot_log, ManualClock())
     node.run()

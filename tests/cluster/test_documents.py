@@ -1,4 +1,4 @@
-"""What all nodes must know, in a slot log: two of them write and read it, and the engine fails now and then."""
+"""Shared documents in a slot log: two nodes write and read them, and the engine fails now and then."""
 
 from __future__ import annotations
 
@@ -20,12 +20,8 @@ from .nodes import at_once
 
 
 class MoodySlotLog(MemorySlotLog):
-    """An engine whose next puts end as it is told.
-
-    Attributes:
-        moods: what happens at each put: ``"lost"`` is not done, ``"late"`` is, and neither is answered; ``"silent"``
-            says nothing for ever.
-        is_away: nothing can be read.
+    """Engine with scripted results of puts. Attributes: moods: the result of each put: ``"lost"`` is not done,
+    ``"late"`` is, and neither is answered; ``"silent"`` never answers. is_away: whether reads fail.
     """
 
     def __init__(self) -> None:
@@ -81,7 +77,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def test_what_one_writes_all_read() -> None:
-    """Topics that were made by one node are known to the other when it is told; who comes later knows them at once."""
+    """Topics of one node are known to the other after its notification; a later node knows them at once."""
     slot_log = MemorySlotLog()
     with opened(slot_log) as one, opened(slot_log) as other:
         told = threading.Event()
@@ -117,7 +113,7 @@ def test_the_slower_of_two_is_refused_and_knows_better() -> None:
 
 
 def test_what_comes_right_after_is_not_missed() -> None:
-    """A node that has written a topic, and whose engine has told it of the other's since, still reads that anew."""
+    """A node that has written a topic, and was notified of another one since, still reads the document again."""
     slot_log = MemorySlotLog()
     with opened(slot_log) as one, opened(slot_log) as other:
         ours, theirs = TopicRegistry(one), TopicRegistry(other)
@@ -139,7 +135,7 @@ def test_what_comes_right_after_is_not_missed() -> None:
 
 
 def test_an_unknown_outcome_is_found_out() -> None:
-    """A write that is lost is repeated, and one that only its answer was lost of is not told to have failed."""
+    """A lost write is repeated, and one with a lost answer is not reported as failed."""
     slot_log = MoodySlotLog()
     with opened(slot_log) as one:
         slot_log.moods = ["lost", "late"]
@@ -149,7 +145,7 @@ def test_an_unknown_outcome_is_found_out() -> None:
 
 
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that the engine doesn't answer fails after a while, and the next goes on."""
+    """A write without an answer fails after a timeout, and the next one continues."""
     monkeypatch.setattr(documents_module, "WRITE_S", 0.01)
     slot_log = MoodySlotLog()
     with opened(slot_log) as one:
@@ -162,7 +158,7 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_while_it_is_away_nobody_waits(caplog: pytest.LogCaptureFixture) -> None:
-    """A write fails at once, what is known stays, and that is told once, until the engine is back."""
+    """A write fails at once, the known content stays, and the outage is logged once."""
     slot_log = MoodySlotLog()
     with caplog.at_level(logging.WARNING), opened(slot_log) as one:
         write(one, "a", "1")
@@ -179,7 +175,7 @@ def test_while_it_is_away_nobody_waits(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_what_nobody_wrote_is_refused() -> None:
-    """A slot, or a document, that holds something else is said to, and not guessed at."""
+    """A slot or document with foreign content raises an error."""
     slot_log = MemorySlotLog()
     with opened(slot_log) as one:
         write(one, "topics.json", "{}")

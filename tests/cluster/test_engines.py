@@ -37,7 +37,7 @@ def test_it_keeps_the_contract(engine: Engine) -> None:
 
 
 def test_it_keeps_the_contract_of_log_stores(engine: Engine) -> None:
-    """Whoever reads has just taken over from a process that died, and finds what was acknowledged, and snapshots."""
+    """Each reader has just taken over from a dead process, and finds acknowledged records and snapshots."""
     opened: list[Any] = []
     with asyncio.Runner() as runner:
 
@@ -104,7 +104,7 @@ def test_owners_take_over_from_each_other(engine: Engine) -> None:
 
 
 def test_a_log_that_nobody_has_begun_can_not_be_copied(engine: Engine, tmp_path: Any) -> None:
-    """It is an error that says so, whatever else the engine has."""
+    """The error names the missing log, whatever else the engine has."""
 
     async def run() -> None:
         async with engine.slot_log(engine.new_name()) as slot_log:

@@ -1,4 +1,4 @@
-"""Who should own what, and whose answers count: nodes that beat late, stand still, and believe to be owners."""
+"""Membership and ownership: late heartbeats, suspended nodes, and outdated owners."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_partitions_are_spread_and_few_move() -> None:
 
 
 def test_a_live_owner_is_left_alone() -> None:
-    """It gives up itself what others are chosen for; only then, or when it is dead, somebody takes over."""
+    """It releases partitions meant for others; only then, or when it is dead, another node takes over."""
     membership = heard("a", ("a", 0, {}), ("b", 10, dict.fromkeys(range(PARTITIONS), 7)))
     mine = [partition for partition in range(PARTITIONS) if membership.chosen(partition) == "a"]
     assert mine
@@ -49,13 +49,13 @@ def test_a_live_owner_is_left_alone() -> None:
 
 
 def test_who_does_not_hear_itself_takes_nothing() -> None:
-    """It can't know who lives."""
+    """It can't know which nodes live."""
     assert Membership("a", PARTITIONS).to_take({}, 0) == []
     assert heard("a", ("a", 0, {})).to_take({}, LEASE_MS) == []
 
 
 def test_the_newest_owner_counts() -> None:
-    """Of two that say so, the one with the higher epoch; the other learns that it isn't one any more."""
+    """Of two owners the one with the higher epoch counts; the other learns of its loss."""
     membership = heard("a", ("a", 0, {0: 3}), ("b", 10, {0: 9}))
     owner = membership.owner(0)
     assert owner is not None
@@ -65,7 +65,7 @@ def test_the_newest_owner_counts() -> None:
 
 
 def test_who_was_taken_over_from_learns_it_from_anybody() -> None:
-    """Also when the new owner is dead, or has given it up: others have heard of it, and say so."""
+    """Also when the new owner is dead, or has released it: other nodes report it."""
     membership = Membership("a", PARTITIONS)
     said = {"a": Announcement("", {0: 3}, {0: 3}), "c": Announcement("", {}, {0: 9})}
     membership.heard([Beat(name, DEAD_MS, one.encoded()) for name, one in said.items()], 0)
@@ -82,7 +82,7 @@ def test_a_lease_ends_before_a_node_counts_as_dead(lease_ms: int) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"address": "x", "owned": 3, "known": []}'])
 def test_what_is_no_announcement_is_an_error(content: bytes) -> None:
-    """Somebody else writes there."""
+    """The place is used by another program."""
     with pytest.raises(ValueError, match=r"."):
         Announcement.decoded(content)
 
@@ -104,7 +104,7 @@ class Node:
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """The law: nobody answers for what somebody else has said to own for longer than a lease."""
+    """The law: no node answers for a partition that another one has announced for longer than a lease."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ HOSTS = ("nats://a:4222", "nats://b:1", "nats://c:4222")
 
 @contextmanager
 def servers(count: int = 1, **options: Any) -> Iterator[NatsServers]:
-    """Give servers of one's own."""
+    """Return new servers."""
     found = NatsServers(count, **options).start_all()
     try:
         yield found
@@ -75,7 +75,7 @@ def test_what_a_url_says(url: str, address: NatsAddress) -> None:
     ],
 )
 def test_what_is_no_url(url: str, reason: str) -> None:
-    """It is told what is wrong."""
+    """The error names the problem."""
     with pytest.raises(ValueError, match=reason):
         NatsAddress.parsed(url)
 
@@ -104,7 +104,7 @@ def test_what_is_no_name(name: str) -> None:
     ],
 )
 def test_which_servers_are_not_safe(settings: dict[str, Any], said: list[str]) -> None:
-    """Those that write to the disk later, and those of which nobody knows."""
+    """Those that fsync later, and those with unknown settings."""
     found = list(unsafe_servers(settings))
     assert len(found) == len(said)
     assert all(part in line for part, line in zip(said, found, strict=True))
@@ -122,7 +122,7 @@ def test_which_servers_are_not_safe(settings: dict[str, Any], said: list[str]) -
     ],
 )
 def test_which_streams_are_not_safe(changes: dict[str, Any], replicas: int, said: list[str]) -> None:
-    """Those that somebody has made or changed to be something else; the one of beats may forget."""
+    """Those with changed settings; the stream of heartbeats may be volatile."""
     slots = {"name": "x-0", "num_replicas": 3, "storage": "file", "max_age": 0, "max_msgs": -1, **changes}
     beats = {**slots, "name": "x-beats", "storage": "memory", "max_age": 1}
     assert list(unsafe_streams([slots, beats], replicas)) == said
@@ -151,7 +151,7 @@ def test_settings_that_are_not_safe_are_told(nats: NatsServers, caplog: pytest.L
 
 @pytest.mark.ci
 def test_servers_that_are_safe_are_found_so(caplog: pytest.LogCaptureFixture) -> None:
-    """With ``sync_interval: always`` nothing is said of that."""
+    """With ``sync_interval: always`` there is no warning."""
 
     async def act(url: str) -> None:
         async with NatsSlotLog(url):
@@ -167,7 +167,7 @@ def test_servers_that_are_safe_are_found_so(caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.ci
 def test_a_server_that_is_not_there_is_an_error() -> None:
-    """It says where it was looked for."""
+    """The error has its address."""
 
     async def act() -> None:
         with pytest.raises(SlotLogError, match=r"127\.0\.0\.1:1: ConnectionRefusedError"):
@@ -186,7 +186,7 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
     ],
 )
 def test_a_server_that_is_of_no_use_is_an_error(options: str, settings: dict[str, str], reason: str) -> None:
-    """It says what is to be done."""
+    """The error has the remedy."""
 
     async def act(url: str) -> None:
         with pytest.raises(SlotLogError, match=reason):
@@ -198,7 +198,7 @@ def test_a_server_that_is_of_no_use_is_an_error(options: str, settings: dict[str
 
 @pytest.mark.ci
 def test_who_logs_in_over_tls_is_let_in(tmp_path: Path) -> None:
-    """By certificate of the server, user and password; a server whose certificate nobody has signed is left alone."""
+    """With the server's certificate, user and password; a server with an unsigned certificate is refused."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -222,7 +222,7 @@ def test_who_logs_in_over_tls_is_let_in(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_who_has_a_key_is_let_in(tmp_path: Path) -> None:
-    """A user known by a key logs in with the file of its seed, and nobody with another one."""
+    """A user known by a key logs in with its seed file, and with no other one."""
     known, stranger = Identity(), Identity()
     for name, who in (("known", known), ("stranger", stranger)):
         (tmp_path / name).write_text(who.seed)
@@ -234,7 +234,7 @@ def test_who_has_a_key_is_let_in(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_who_has_credentials_is_let_in(tmp_path: Path) -> None:
-    """A user of an account logs in with a file of credentials, and nobody with those of another operator."""
+    """A user of an account logs in with its credentials file, and not with another operator's."""
     options, credentials = signed_user()
     (tmp_path / "known.creds").write_text(credentials)
     (tmp_path / "stranger.creds").write_text(signed_user()[1])
@@ -263,7 +263,7 @@ def _check_who_is_refused(found: NatsServers, **login: str) -> None:
 
 @pytest.mark.ci
 def test_permissions_that_are_documented_suffice(tmp_path: Path) -> None:
-    """Those of a node, and those of who copies its log, who can write nothing."""
+    """Those of a node, and those of a copier of its log, which can write nothing."""
     node = '"$JS.API.>", "groups.*", "groups-beats.*"'
     reader = '"$JS.API.STREAM.INFO.*", "$JS.API.DIRECT.GET.*"'
     users = ", ".join(
@@ -292,7 +292,7 @@ def test_permissions_that_are_documented_suffice(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_a_connection_that_is_lost_is_opened_again(nats: NatsServers) -> None:
-    """What was on its way may have been done or not; the next call finds out."""
+    """Calls in flight have an unknown outcome, which the next call finds out."""
 
     async def act() -> None:
         async with NatsSlotLog(nats.url, name="lost") as one:
@@ -357,7 +357,7 @@ def test_a_beat_that_is_late_ends_no_connection_by_which_others_write(nats: Nats
 @pytest.mark.ci
 @pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_leader_that_dies_loses_nothing(what: signal.Signals) -> None:
-    """A put that nobody answers is put again, and is there once; all that was acknowledged before it is, too."""
+    """An unanswered put is repeated, and present once, as is all that was acknowledged before it."""
 
     async def act(found: NatsServers) -> None:
         async with NatsSlotLog(found.url, name="leaders") as slot_log:

@@ -57,7 +57,7 @@ class Nodes:
         self._serving[node_id].stop(signal.SIGKILL)
 
     def stop(self, node_id: int) -> None:
-        """Let a node end in order."""
+        """Stop a node gracefully."""
         status, errors = self._serving[node_id].stop()
         assert (status, "ERROR" in errors, "Traceback" in errors) == (0, False, False), errors
 
@@ -72,7 +72,7 @@ class Nodes:
 
 @pytest.fixture(scope="module", params=["postgres", "three_nats"])
 def url(request: pytest.FixtureRequest) -> str:
-    """Where an engine is; behind a # comes the name of a log."""
+    """URL of an engine; the name of a log follows after #."""
     found: str = request.getfixturevalue(request.param).url_with(SECRET)
     return found
 
@@ -181,7 +181,7 @@ def coordinators(bootstrap: str, groups: list[str]) -> dict[str, int]:
 
 
 def committed(bootstrap: str, group: str) -> int:
-    """Return what is committed; asked again where the group is on its way to a node that is back."""
+    """Return the committed offset, retrying while the group moves back to a restarted node."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     deadline_s = time.monotonic() + DEADLINE_S
@@ -219,7 +219,7 @@ def test_groups_outlive_their_nodes(nodes: Nodes) -> None:
 
 
 def test_who_ends_in_order_hands_over(nodes: Nodes) -> None:
-    """SIGTERM ends a node with status 0; the others are told as the cluster at once, and it is one of them again."""
+    """SIGTERM ends a node with status 0; Metadata lists the others at once, and the node again after a restart."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
@@ -291,14 +291,14 @@ def test_transactions_are_refused_at_once(nodes: Nodes) -> None:
     ],
 )
 def test_what_a_node_can_not_do(arguments: list[str], status: int, named: str) -> None:
-    """It is refused with a line that says why, without a password."""
+    """It is refused with one line that has the reason, and no password."""
     found, errors = refused("--port", "0", *arguments)
     assert (found, errors.count("\n"), "secret" in errors) == (status, 1, False), errors
     assert named in errors
 
 
 def test_what_the_others_have_otherwise_is_refused(url: str, nodes: Nodes) -> None:
-    """The number of log partitions stays what it was, and each node has an id of its own; the line says so."""
+    """The number of log partitions is fixed, and each node has a unique id; one line has the reason."""
     cluster = ("--port", "0", "--cluster", f"{url}#brokers")
     status, errors = refused(*cluster, "--node-id", "4", "--set", "offsets.topic.num.partitions=7")
     assert (status, "is 12 here and can't become 7" in errors) == (1, True)
@@ -307,7 +307,7 @@ def test_what_the_others_have_otherwise_is_refused(url: str, nodes: Nodes) -> No
 
 
 def test_metrics_tell_of_a_node_and_of_its_share(url: str) -> None:
-    """Its page has who has each log partition, beside what every server shows."""
+    """Its page has the owner of each log partition, and the usual metrics."""
     ports = FreePorts()
     arguments = ("--set", "offsets.topic.num.partitions=2", "--node-id", "1", "--metrics", str(ports.first))
     deadline_s, page = time.monotonic() + DEADLINE_S, ""

@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 def run(postgres: PostgresServer, act: Callable[[PostgresSlotLog, PostgresSlotLog], Awaitable[None]]) -> None:
-    """Do something with two connections to an engine of its own."""
+    """Run a function with two connections to a new engine."""
     name = f"tables_{next(_numbers)}"
 
     async def work() -> None:
@@ -54,7 +54,7 @@ def test_a_user_who_may_not_make_tables_uses_those_that_are_there(postgres: Post
 
 
 def test_a_connection_that_is_lost_is_opened_again(postgres: PostgresServer) -> None:
-    """What was on its way may have been done or not; the next call finds out."""
+    """Calls in flight have an unknown outcome, which the next call finds out."""
 
     async def act(one: PostgresSlotLog, other: PostgresSlotLog) -> None:
         assert await one.put(0, 0, b"first") is None
@@ -67,7 +67,7 @@ def test_a_connection_that_is_lost_is_opened_again(postgres: PostgresServer) -> 
 
 
 def test_a_database_that_is_not_there_is_an_error() -> None:
-    """It says where it was looked for."""
+    """The error has its address."""
 
     async def act() -> None:
         with pytest.raises(SlotLogError, match="port 1 failed"):
@@ -114,7 +114,7 @@ def test_settings_that_are_not_safe_are_told(postgres: PostgresServer, caplog: p
     ],
 )
 def test_which_settings_are_not_safe(settings: dict[str, str], names: list[str]) -> None:
-    """What matters for fail-over matters where there is a standby."""
+    """Settings for fail-over matter if there is a standby."""
     assert [line.split(":")[0] for line in unsafe_settings(settings)] == names
 
 

@@ -44,7 +44,7 @@ class FailingSlotLog(MemorySlotLog):
 
 
 class BrokenSlotLog(FailingSlotLog):
-    """An engine that fails with errors of its own now and then, which no contract names."""
+    """Engine that sometimes raises errors outside of the contract."""
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
         self.is_away = not self.is_away
@@ -57,7 +57,7 @@ class BrokenSlotLog(FailingSlotLog):
 
 
 class SilentSlotLog(FailingSlotLog):
-    """An engine that says nothing while it is out of reach, and what it was asked then it never answers."""
+    """Engine that does not answer while it is out of reach, nor later."""
 
     async def put(self, partition: int, slot: int, payload: bytes) -> int | None:
         await self._hang()
@@ -95,13 +95,13 @@ async def commit_until_taken(one: Replica, offset: int) -> None:
 
 
 async def fetched(one: Replica) -> tuple[ErrorCode, int | None]:
-    """Return what is told of the group: an error, or what it has committed."""
+    """Return the group's committed offsets, or the error."""
     (group,) = (await one.ask(OffsetFetch((GroupToFetch("g"),)))).groups
     return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else None
 
 
 def test_a_replica_hands_over_to_the_next() -> None:
-    """Who comes when the first has left knows at once what was acknowledged; the first one answers no more."""
+    """A replica that starts after the first has left knows all acknowledged records; the first one answers no more."""
 
     async def act() -> None:
         slot_log = MemorySlotLog()
@@ -129,7 +129,7 @@ def test_a_replica_hands_over_to_the_next() -> None:
 
 
 def test_who_is_not_heard_answers_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    """When its lease is over, until it is heard again; it says both in the log, once."""
+    """Its answers end with its lease, until it is heard again; both are logged, once."""
 
     async def act() -> None:
         slot_log = FailingSlotLog()
@@ -149,7 +149,7 @@ def test_who_is_not_heard_answers_no_more(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_whatever_an_engine_raises_it_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
-    """No log partition is left alone after an error that nobody has thought of; each tells of its troubles."""
+    """After an unexpected error no log partition is abandoned, and each logs its problem."""
 
     async def act() -> None:
         slot_log = BrokenSlotLog()
@@ -167,7 +167,7 @@ def test_whatever_an_engine_raises_it_is_asked_again(caplog: pytest.LogCaptureFi
 
 
 def test_who_was_cut_off_does_not_wait_for_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica that is heard again asks the engine anew, and not when its patience with each question has ended."""
+    """A replica that is heard again sends new requests to the engine, before old ones time out."""
     monkeypatch.setattr(participant, "OPERATION_S", 60.0)
 
     async def act() -> None:
@@ -186,7 +186,7 @@ def test_who_was_cut_off_does_not_wait_for_what_is_lost(monkeypatch: pytest.Monk
 
 
 def test_troubles_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """While the engine is away, the log does not grow with each time that it is asked."""
+    """While the engine is away, the log does not grow with each attempt."""
 
     async def act() -> None:
         slot_log = FailingSlotLog()

@@ -44,7 +44,7 @@ def cluster(*names: str, snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN) -> list[N
 
 
 def settle(nodes: list[Node]) -> None:
-    """Let replicas beat until each has what it is to have."""
+    """Send heartbeats of the replicas until each owns its share."""
     for _ in range(8):
         nodes[0].clock.advance(BEAT_MS)
         for node in nodes:
@@ -86,7 +86,7 @@ def fetched(node: Node, group_id: str) -> int:
 
 
 def test_each_log_partition_is_served_by_one_and_all_know_by_whom() -> None:
-    """Whoever is asked for a group that it hasn't refuses, and names who has it."""
+    """A replica refuses requests for groups that it does not own, and names the owner."""
     nodes = cluster("a", "b", "c")
     served = owners(nodes)
     assert sorted(served) == list(range(PARTITIONS))
@@ -101,7 +101,7 @@ def test_each_log_partition_is_served_by_one_and_all_know_by_whom() -> None:
 
 
 def test_who_dies_is_replaced_and_what_it_has_acknowledged_is_there() -> None:
-    """Nobody takes its log partitions before it counts as dead."""
+    """Its log partitions are taken over only after it counts as dead."""
     nodes = cluster("a", "b", "c")
     partition, name = next(iter(owners(nodes).items()))
     (dead,) = [node for node in nodes if node.name == name]
@@ -121,7 +121,7 @@ def test_who_dies_is_replaced_and_what_it_has_acknowledged_is_there() -> None:
 
 
 def test_who_leaves_is_replaced_at_once() -> None:
-    """It says so: nobody waits until it counts as dead."""
+    """Its announcement makes the others take over at once."""
     nodes = cluster("a", "b")
     other, leaver = nodes
     lost = [partition for partition, name in owners(nodes).items() if name == leaver.name]
@@ -145,7 +145,7 @@ def test_nothing_is_loaded_before_it_was_announced() -> None:
 
 
 def test_a_load_is_no_look() -> None:
-    """Who was stopped before it loads has read the log long ago: whose it is now, the next beat must say."""
+    """A replica that was suspended before a load has read an old log: the next heartbeat decides on ownership."""
     node = Node("a", MemorySlotLog(), ManualClock())
     node.beat()
     node.work()
@@ -161,7 +161,7 @@ def test_a_load_is_no_look() -> None:
 
 
 def test_who_was_stopped_answers_nothing_from_before() -> None:
-    """What was asked in the meantime waits for a look, and that finds that another one has taken over."""
+    """Requests in the meantime wait for a check, which finds the new owner."""
     nodes = cluster("a", "b")
     partition, stopped, other = owner_and_other(nodes)
     group_id = group_in(stopped, partition)
@@ -181,7 +181,7 @@ def test_who_was_stopped_answers_nothing_from_before() -> None:
 
 @pytest.mark.parametrize("finds_out", ["by its beat", "by its next put", "by its next put, whose slot is purged"])
 def test_who_was_stopped_tells_of_no_session_that_ended_meanwhile(finds_out: str) -> None:
-    """What it finds out when it goes on is not told any more: the group is another one's, and the member lives."""
+    """Sessions that expired during the pause emit nothing: the group has another owner, and the member lives."""
     nodes = cluster("a", "b", snapshot_bytes_min=0 if "purged" in finds_out else SNAPSHOT_BYTES_MIN)
     partition, stopped, other = owner_and_other(nodes)
     stopped.core.observe()
@@ -267,7 +267,7 @@ def test_what_is_too_large_fails_alone() -> None:
 
 
 def test_who_was_stopped_tells_nothing_of_a_group_that_was_being_made() -> None:
-    """Whether the group exists is another's to say: here it is unloaded, and its making has not failed."""
+    """Another owner knows whether the group exists: here it is unloaded, and its creation has not failed."""
     nodes = cluster("a", "b")
     partition, stopped, other = owner_and_other(nodes)
     stopped.core.observe()
@@ -281,7 +281,7 @@ def test_who_was_stopped_tells_nothing_of_a_group_that_was_being_made() -> None:
 
 
 def test_a_long_log_becomes_a_snapshot() -> None:
-    """What later commits have replaced is gone from the slots, and whoever takes over finds what counts."""
+    """Replaced commits are purged from the slots, and a new owner finds the current ones."""
     nodes = cluster("a", "b", snapshot_bytes_min=5_000)
     partition, owner, other = owner_and_other(nodes)
     group_id = group_in(owner, partition)
@@ -390,7 +390,7 @@ class SharingMachine(RuleBasedStateMachine):
             self.work(number)
 
     def hear(self, process: Process) -> None:
-        """Listen to what a replica says."""
+        """Record a replica's output."""
         now_ms = self.clock.now_ms()
         process.epochs.update(process.node.store.owned)
         for token, answer in process.node.core.take_replies():

@@ -93,6 +93,6 @@ def test_one_that_keeps_it(read_max: int) -> None:
     ],
 )
 def test_those_that_break_it(kind: type[MemorySlotLog], clause: str) -> None:
-    """Each clause has an engine that breaks it, and is told so."""
+    """For each clause there is an engine that breaks it, and the check fails."""
     with pytest.raises(AssertionError, match=clause):
         check(kind())

@@ -24,7 +24,7 @@ from .processes import Process, TakenOverAtEachLook
 
 @pytest.mark.parametrize("body_bytes_max", [100, 1_000_000])
 def test_it_keeps_the_contract_of_log_stores(body_bytes_max: int) -> None:
-    """Also when each process dies, and another takes over, and whatever was left to snapshots."""
+    """Also when each process dies and another one takes over, and after snapshots."""
     check_log_store(
         lambda: TakenOverAtEachLook(MemorySlotLog(read_max=3), body_bytes_max),
         reopen=TakenOverAtEachLook.reopened,
@@ -63,7 +63,7 @@ def test_who_does_not_own_appends_nothing() -> None:
 
 
 def test_what_is_on_its_way_when_it_is_given_up_may_be_written() -> None:
-    """Nobody waits for what comes of it; all else that waits is not written."""
+    """Its outcome is ignored; everything else that waits is not written."""
     one = Process(MemorySlotLog())
     one.take_over(0)
     one.store.append(0, Ticket(0, 0), commit(1))
@@ -96,7 +96,7 @@ def test_offsets_grow_over_snapshots() -> None:
 
 
 def test_a_batch_that_no_slot_has_room_for_is_refused() -> None:
-    """It is refused at once and takes no offset; what fits is written after it as before."""
+    """It is refused at once and takes no offset; smaller batches are written after it as before."""
     one = Process(MemorySlotLog())
     one.take_over(0)
     metadata = "x" * 1_000

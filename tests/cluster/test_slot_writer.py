@@ -196,7 +196,7 @@ class SlotLogMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, OWNERS - 1))
     def go_well(self, number: int) -> None:
-        """Whatever this owner asks for is done for a while, and it appends."""
+        """Complete all requests of this owner for a while, and append."""
         life = self.lives[number]
         for flight in [flight for flight in self.there if flight.life is life]:
             self.there.remove(flight)
@@ -237,7 +237,7 @@ class SlotLogMachine(RuleBasedStateMachine):
             assert not places.keys() & set(life.refused), "something is in the log that was refused for good"
 
     def teardown(self) -> None:
-        """Whoever comes then finds everything."""
+        """A new owner finds everything."""
         life = self.new_life()
         life.writer.take_over()
         while life.state is None:
@@ -266,7 +266,7 @@ def owner(machine: SlotLogMachine, *bodies: bytes) -> Life:
 
 
 def work(machine: SlotLogMachine, life: Life, count: int = 100) -> None:
-    """Do what an owner wants to have done, so many times at most."""
+    """Run an owner's pending work, up to a number of steps."""
     for _ in range(count):
         operation = life.writer.next_operation()
         if operation is None:
@@ -305,7 +305,7 @@ def test_a_snapshot_that_is_interrupted_loses_nothing(steps: int) -> None:
 
 
 def test_an_interrupted_put_is_repeated_and_counts_once() -> None:
-    """Nobody knows what came of it: the copy is refused, the slot is read back, and that was it."""
+    """The outcome is unknown: the copy is refused, the slot is read back, and matches."""
     machine = SlotLogMachine()
     life = owner(machine, b"first")
     put = life.writer.next_operation()

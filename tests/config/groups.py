@@ -62,7 +62,7 @@ class CountingTopics(Topics):
 
 
 class DumbShareHost(LoneShareHost):
-    """A share coordinator that never answers, and counts how often it is asked."""
+    """Share coordinator that never answers, and counts its requests."""
 
     asked = 0
 
@@ -71,7 +71,7 @@ class DumbShareHost(LoneShareHost):
 
 
 class Node:
-    """A coordinator that is asked for one answer after another."""
+    """Coordinator that is called with one request after the other."""
 
     def __init__(self, *, log_store: MemoryLogStore | None = None, given: Any = (), **settings: Any) -> None:
         self.clock = ManualClock(1_000_000)

@@ -62,7 +62,7 @@ def test_defaults_and_bounds(key: str, bounds: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("key", NUMBERS)
 @pytest.mark.parametrize("value", ["", "abc", "1.5", "1e3", "0x10", None, [1]])
 def test_no_number(key: str, value: object) -> None:
-    """What is no number, or no whole one, is refused for every setting that is one, and the message names the key."""
+    """Anything but a number, or a whole one, is refused for each such setting, and the message has the key."""
     with pytest.raises(ConfigError, match=f"^setting '{key}' must be a"):
         Config.from_properties({key: value})
 
@@ -156,7 +156,7 @@ def test_texts(key: str, text: str, value: object) -> None:
     ],
 )
 def test_refused_texts(properties: dict[str, str], message: str) -> None:
-    """What a setting can't be is refused, with what it can be. Classic groups are always served, as in Kafka."""
+    """An invalid value is refused, with the valid ones. Classic groups are always served, as in Kafka."""
     with pytest.raises(ConfigError, match=message):
         Config.from_properties(properties)
 

@@ -39,7 +39,7 @@ def commit(consumer: Any, offset: int) -> bool:
 
 
 def main(bootstrap: str, group: str, topic: str, strategy: str, offset: str = "", instance: str = "") -> None:
-    """Consume until told to stop."""
+    """Consume until stdin ends."""
     stopped: list[bool] = []
     new: list[Any] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))

@@ -12,7 +12,7 @@ from .settings import SETTINGS_OVER_POSTGRES, NodesOverNats
 
 
 def main() -> None:
-    """Let things happen, and tell what was seen."""
+    """Run the faults, and print a summary."""
     begin_s = time.monotonic()
 
     def say(words: str) -> None:

@@ -37,7 +37,7 @@ class ChaosClient:
         return self._open()  # not before: this may wait for nodes
 
     def run(self) -> None:
-        """Commit and ask until somebody ends this process."""
+        """Commit and fetch until the process is ended."""
         chance = random.Random(self._group)
         while True:
             position = self._record.next_position
@@ -48,7 +48,7 @@ class ChaosClient:
             time.sleep(AGAIN_S)
 
     def look(self, shard: int) -> bool:
-        """Ask for a position; return whether somebody has answered."""
+        """Fetch a position; return whether there was a response."""
         at_least = self._record.acknowledged.get(shard, -1)
         told = self._library.position(shard)
         if told is None:

@@ -17,7 +17,7 @@ Post = Callable[[int, str, dict[str, Any]], tuple[int, dict[str, Any]]]
 
 
 def post_with_http_client(way: int, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Ask with Python's own library, on a connection of its own."""
+    """Send a request with Python's own library, on a new connection."""
     connection = http.client.HTTPConnection("127.0.0.1", way, timeout=ANSWER_S)
     try:
         connection.request("POST", path, json.dumps(body))
@@ -47,11 +47,9 @@ class HttpLibrary:
         self._port = self._ports[0]
 
     def commit(self, shard: int, position: int) -> bool:
-        """See :class:`~.libraries.Library`."""
         return self._try("/commit", {"shard": shard, "position": position}) is not None
 
     def position(self, shard: int) -> int | None:
-        """See :class:`~.libraries.Library`."""
         told = self._try("/position", {"shard": shard})
         return None if told is None else int(told["position"])
 

@@ -1,4 +1,4 @@
-"""What clients write down of what they do and hear, so that it outlives them, and what is read of it."""
+"""Journals of clients: requests and responses in files that outlive the process, and their analysis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 class Journal:
-    """Where a client writes; each line is there when it is written, whatever then becomes of the process."""
+    """Journal of a client; each line is on disk at once, whatever happens to the process."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -45,7 +45,7 @@ class ConfluentLibrary:
             self._answers[one.partition, one.offset] = error or one.error
 
     def commit(self, shard: int, position: int) -> bool:
-        """See :class:`~.libraries.Library`. An answer to what was asked before that counts for nothing."""
+        """Commit; late responses to earlier requests do not count."""
         from confluent_kafka import KafkaException, TopicPartition
 
         self._answers.clear()
@@ -65,7 +65,6 @@ class ConfluentLibrary:
         return refusal is None
 
     def position(self, shard: int) -> int | None:
-        """See :class:`~.libraries.Library`."""
         from confluent_kafka import KafkaException, TopicPartition
 
         try:
@@ -103,7 +102,6 @@ class KafkaPythonLibrary:
                 refused(0)
 
     def commit(self, shard: int, position: int) -> bool:
-        """See :class:`~.libraries.Library`."""
         from kafka import OffsetAndMetadata, TopicPartition
         from kafka.errors import KafkaError
 
@@ -116,7 +114,6 @@ class KafkaPythonLibrary:
         return True
 
     def position(self, shard: int) -> int | None:
-        """See :class:`~.libraries.Library`."""
         from kafka import TopicPartition
         from kafka.errors import KafkaError
 

@@ -1,4 +1,4 @@
-"""What a client wants of a library, whichever it is."""
+"""Interface of a client library for the chaos run."""
 
 from __future__ import annotations
 

@@ -24,13 +24,8 @@ NODES = 3
 
 @define(eq=False)
 class Program:
-    """A process that is started again after it has ended.
-
-    Attributes:
-        command: starts it.
-        name: for what is told.
-        log: what it says.
-        lock: is held by what happens to it: one thing at a time.
+    """Process that is restarted after its end. Attributes: command: starts it. name: its name in messages. log: its
+    output. lock: held by each fault: one at a time.
     """
 
     command: list[str]
@@ -54,7 +49,7 @@ class Program:
         await asyncio.to_thread(self._process.wait)
 
     def is_alive(self) -> bool:
-        """Tell whether it runs, or is stopped."""
+        """Return whether it runs, or is suspended."""
         return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
@@ -104,10 +99,10 @@ class Setting(Protocol):
         """Return the ways of a node to the engine's servers."""
 
     def ports(self, reserved: FreePorts) -> list[int]:
-        """Return where a node listens, for each library, on ports of its own."""
+        """Return a node's port for each library."""
 
     def command(self, node: int, ports: Sequence[int], told: Mapping[str, int]) -> list[str]:
-        """Return what runs a node, and what port each library's clients are told if it tells them one."""
+        """Return the command of a node; its advertised port, if any, is the way of each library's clients."""
 
 
 @define(eq=False)
@@ -148,13 +143,13 @@ class Clients(Program):
 
 
 class Cutter:
-    """Cuts ways, each as long as anybody wants it cut."""
+    """Cuts network ways, each as long as any fault needs it."""
 
     def __init__(self) -> None:
         self._wanted: Counter[BlackHole] = Counter()
 
     def cut(self, ways: Iterable[BlackHole]) -> None:
-        """Let nothing get through."""
+        """Drop all traffic."""
         for way in ways:
             self._wanted[way] += 1
             way.swallows = True

@@ -1,4 +1,4 @@
-"""What happens to the processes, and what is seen of that."""
+"""Faults of the processes, and observations of the clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LostError(AssertionError):
 
 
 class Happened(NamedTuple):
-    """What was done: in words that follow the kind of fault, and the groups of clients that it was done to."""
+    """Fault: description beginning with its kind, and the affected groups of clients."""
 
     told: str
     groups: Sequence[str] = ()
@@ -63,10 +63,8 @@ class Chaos:
     # ------------------------------------------------------------ what is seen
 
     def look(self) -> None:
-        """Read what clients have written down.
-
-        Raises:
-            LostError: one was told something older than what was acknowledged.
+        """Read the clients' journals. Raises: LostError: a client read something older than the
+        acknowledged position.
         """
         for clients in self.fleet.clients:
             for line in clients.news():
@@ -75,11 +73,7 @@ class Chaos:
                 self.records[line.group].take(line)
 
     async def until_all_are_answered(self) -> None:
-        """Wait until each group was answered anew.
-
-        Raises:
-            LostError: that does not happen.
-        """
+        """Wait for a new response to each group. Raises: LostError: there is none in time."""
         begin_s = asyncio.get_running_loop().time()
         groups = [group for clients in self.fleet.clients for group in clients.groups]
         while waiting := [group for group in groups if self.records[group].answered_s < begin_s]:
@@ -225,10 +219,8 @@ async def run(setting: Setting, faults: int, seed: int, folder: Path, say: Calla
 
 
 def see_that_all_is_there(records: dict[str, Record], library: str, ways: dict[int, int], folder: Path) -> None:
-    """Ask for every position of every group.
-
-    Raises:
-        LostError: one is older than what was acknowledged, or nobody tells it.
+    """Fetch every position of every group. Raises: LostError: one is older than the acknowledged
+    one, or unavailable.
     """
     path = folder / "verdict"
     journal, deadline_s = Journal(path), time.monotonic() + WAIT_S
@@ -245,10 +237,8 @@ def see_that_all_is_there(records: dict[str, Record], library: str, ways: dict[i
 
 
 def run_chaos(setting: Setting, faults: int, seed: int, say: Callable[[str], None] = lambda _: None) -> Chaos:
-    """Do as :func:`run` in an event loop of its own.
-
-    Raises:
-        LostError: see there; it names the folder in which all that the processes have said is kept.
+    """Run :func:`run` in a new event loop. Raises: LostError: from there; it names the folder with the output of the
+    processes.
     """
     folder = Path(tempfile.mkdtemp(prefix="groupcoord-chaos-"))
     try:

@@ -1,4 +1,4 @@
-"""What chaos is made with: replicas of a service over PostgreSQL, or servers for Kafka clients over either engine."""
+"""Settings of chaos runs: replicas of a service over PostgreSQL, or servers for Kafka clients over either engine."""
 
 from __future__ import annotations
 
@@ -39,32 +39,29 @@ class ServiceOverPostgres:
         self.servers: list[Server] = []
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """See :class:`~.processes.Setting`."""
         server = self._server
         self._ways = [await stack.enter_async_context(BlackHole(server.port)) for _ in range(NODES)]
         self.servers = [Server(server.kill, server.start, server.send, self._ways)]
 
     def to_engine(self, node: int) -> list[BlackHole]:
-        """See :class:`~.processes.Setting`."""
         return [self._ways[node]]
 
     def ports(self, reserved: FreePorts) -> list[int]:
-        """See :class:`~.processes.Setting`: the same for all clients."""
+        """The same port for all clients."""
         return [reserved.first] * len(self.libraries)
 
     def command(self, node: int, ports: Sequence[int], told: Mapping[str, int]) -> list[str]:
-        """See :class:`~.processes.Setting`: redirects name the port, and clients know the way there."""
+        """Redirects name the port, and clients know the way to it."""
         return [sys.executable, str(EXAMPLE), self._server.conninfo_by(self._ways[node].port), str(ports[0])]
 
 
 class _Nodes:
-    """``groupcoord serve --cluster``: each library has a listener, whose address is the way there."""
+    """``groupcoord serve --cluster``: each library has a listener, with the way's address as advertised one."""
 
     libraries: Sequence[str] = tuple(KAFKA_LIBRARIES)
     groups_each = 8
 
     def ports(self, reserved: FreePorts) -> list[int]:
-        """See :class:`~.processes.Setting`."""
         return [reserved.first, reserved.first + 1]
 
     def command_at(self, url: str, node: int, ports: Sequence[int], told: Mapping[str, int]) -> list[str]:
@@ -87,7 +84,6 @@ class NodesOverPostgres(_Nodes, ServiceOverPostgres):
     """Servers over PostgreSQL, and clients for Kafka."""
 
     def command(self, node: int, ports: Sequence[int], told: Mapping[str, int]) -> list[str]:
-        """See :class:`~.processes.Setting`."""
         url = f"postgresql://postgres@127.0.0.1:{self._ways[node].port}/postgres#chaos"
         return self.command_at(url, node, ports, told)
 
@@ -102,7 +98,6 @@ class NodesOverNats(_Nodes):
         self.servers: list[Server] = []
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """See :class:`~.processes.Setting`."""
         nats, numbers = self._nats, range(len(self._nats))
         stack.callback(nats.close)
         for one in numbers:
@@ -120,11 +115,9 @@ class NodesOverNats(_Nodes):
         await asyncio.to_thread(nats.start_all)
 
     def to_engine(self, node: int) -> list[BlackHole]:
-        """See :class:`~.processes.Setting`."""
         return self._ways[node]
 
     def command(self, node: int, ports: Sequence[int], told: Mapping[str, int]) -> list[str]:
-        """See :class:`~.processes.Setting`."""
         url = self._nats.url_by([way.port for way in self._ways[node]])
         return self.command_at(f"{url}#chaos", node, ports, told)
 
