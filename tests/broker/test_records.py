@@ -151,6 +151,7 @@ def test_who_is_not_in_a_transaction(said: str, version: int, error: str) -> Non
     versioned = {"knows_abortable": version >= 11, "adds_partitions": version >= 12}
     refused = world.produce(transactional(), transactional_id="x", **versioned)
     assert refused.error_code.name == error
+    assert (refused.error_message is None) == (error != "INVALID_TXN_STATE")
     assert asked == [Writer("x", 7, 0, ("one", 0), version >= 12)]  # type: ignore[arg-type]
     assert world.fetch().high_watermark == 0
 

@@ -19,6 +19,7 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.groups.consumer.state import ConsumerDraft
+from groupcoord.core.handler_context import Writing
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
@@ -326,7 +327,8 @@ LOST = (-1, "m")
         (OWN, HeartbeatResponse(ErrorCode.ILLEGAL_GENERATION), BEFORE, BEFORE, "continues"),
         (OWN, HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS), BEFORE, LOST, "gives all up"),
         (Heartbeat("g", 2, "m"), OUT, BEFORE, LOST, "gives all up"),
-        (JoinGroup("g", "other"), JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID), BEFORE, LOST, "gives all up"),
+        (JoinGroup("g", "l"), JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID), BEFORE, LOST, "gives all up"),
+        (JoinGroup("g", "n"), JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID), BEFORE, LOST, "gives all up"),
         (JoinGroup("g"), JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, "new"), (-1, ""), (-1, "x"), "is given 'new'"),
         (OWN, OUT, BEFORE, None, None),
         (OWN, OUT, BEFORE, LOST, None),
@@ -541,6 +543,8 @@ def test_a_wait_without_a_deadline(
     check_every_wait_ends(driver.coordinator)
     driver.coordinator._timers.cancel(timer_of(group.inside))
     breaks(message, check_every_wait_ends, driver.coordinator)
+    partition_of(driver)._context.writings["group"] = Writing(group.inside, [], [])
+    check_every_wait_ends(driver.coordinator)
 
 
 def test_a_member_that_stays_new(driver: Driver) -> None:

@@ -229,6 +229,21 @@ def test_a_write_in_flight_that_is_not_sound(
     breaks(message, check_writes_in_flight, late_driver.coordinator)
 
 
+def test_a_write_that_leaves_an_empty_group_behind_its_epoch() -> None:
+    driver = Driver(late=True, **LONG)
+    members = Members(driver)
+    members.join("a")
+    driver.write_all()
+    members.leave("a")
+    check_writes_in_flight(driver.coordinator)
+    (append,) = partition_of(driver).writer.in_flight
+    *tombstones, epoch_record, target_record = append.records
+    append.records = [*tombstones, evolve(target_record, assignment_epoch=1)]
+    check_writes_in_flight(driver.coordinator)
+    append.records = [*tombstones, epoch_record]
+    breaks("is empty, of epoch", check_writes_in_flight, driver.coordinator)
+
+
 # ---------------------------------------------------------------- share groups
 
 

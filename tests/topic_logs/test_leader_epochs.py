@@ -12,7 +12,7 @@ import pytest
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.storage.log.index import LeaderEpochs
-from groupcoord.storage.log.settings import DEFAULT_SETTINGS
+from groupcoord.storage.log.settings import DEFAULT_SETTINGS, TopicLogSettings
 from groupcoord.testing.server import ServerThread
 from tests.processes import ServerProcess
 from tests.tables import as_one_test
@@ -166,6 +166,18 @@ def test_a_log_on_disk_keeps_its_epochs(tmp_path: Path) -> None:
     assert disk.log().leader_epoch == 7
     assert disk.log().epochs.entries == ((3, 3), (4, 4), (7, 6))
     assert disk.log().end_of_epoch(3) == (3, 4)
+
+
+def test_epochs_of_many_segments_without_the_checkpoint(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    for epoch in (0, 3, 4):
+        disk.log().begin_epoch(epoch)
+        for _ in range(2):
+            disk.log().append(produced(b"a" * 60), TopicLogSettings(segment_bytes=150), NOW_MS)
+    assert len(list(disk.folder().glob("*.log"))) == 6
+    (disk.folder() / CHECKPOINT).unlink()
+    disk.kill()
+    assert disk.log().epochs.entries == ((0, 0), (3, 2), (4, 4))
 
 
 def test_an_epoch_that_could_not_be_noted_is_noted_later(tmp_path: Path) -> None:

@@ -99,6 +99,17 @@ def test_what_comes_behind_an_unknown_outcome_is_lost(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_check_of_ownership_that_fails_with_an_unknown_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = SqliteLogStore(tmp_path / "log.sqlite")
+    store, errors, is_checked = AnsweredStore(inner), [], threading.Event()
+    monkeypatch.setattr(store.answers, "ownership_checked", lambda error: (errors.append(error), is_checked.set()))
+    monkeypatch.setattr(inner, "check_ownership", lambda: 1 // 0)
+    store.check_ownership()
+    assert is_checked.wait(LONG)
+    assert "ZeroDivisionError" in str(errors)
+    store.abandon()
+
+
 def test_in_an_event_loop(open_log: OpenLog) -> None:
     """Many commit at once and are answered; a second coordinator finds all of it, and the first one is shut out."""
 
