@@ -538,12 +538,15 @@ def test_a_rebalance_that_all_have_joined(driver: Driver, monkeypatch: pytest.Mo
 def test_a_wait_without_a_deadline(
     driver: Driver, begin: Callable[[Group], object], timer_of: Callable[[GroupMetadata], Timer], message: str
 ) -> None:
-    group = Group(driver)
+    written, group = Group(driver, "written"), Group(driver)
+    written.stable("b")
     begin(group)
     check_every_wait_ends(driver.coordinator)
     driver.coordinator._timers.cancel(timer_of(group.inside))
+    writings = partition_of(driver)._context.writings
+    writings["written"] = Writing(written.inside, [], [])
     breaks(message, check_every_wait_ends, driver.coordinator)
-    partition_of(driver)._context.writings["group"] = Writing(group.inside, [], [])
+    writings["group"] = Writing(group.inside, [], [])
     check_every_wait_ends(driver.coordinator)
 
 

@@ -218,7 +218,7 @@ def test_indexes_of_an_earlier_life_are_of_no_sealed_segment(tmp_path: Path, mon
 def test_the_largest_timestamp_in_the_index_is_kept_over_a_restart(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     for at_ms in (NOW_MS + 1, NOW_MS + 5, NOW_MS + 9, NOW_MS, NOW_MS):
-        disk.log().append(produced(b"x" * 5_000, at_ms=at_ms), SMALL, NOW_MS)
+        disk.log().append(produced(b"x" * 5_000, at_ms=at_ms), TopicLogSettings(), NOW_MS)
     disk.restart()
     assert disk.log().max_timestamp_ms == NOW_MS + 9
 
