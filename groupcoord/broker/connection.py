@@ -29,7 +29,7 @@ from groupcoord.broker.work import (
 )
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import Node
-from groupcoord.core.router.authorization import Principal
+from groupcoord.core.router.authorization import Authorize, Permissions, Principal
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
@@ -102,8 +102,10 @@ class Dispatcher(ABC):
         handlers: dict[type, Handler],
         coordinator: GroupCoordinator,
         in_steps: frozenset[type],
+        authorize: Authorize | None,
     ) -> None:
         self.coordinator = coordinator
+        self.authorize = authorize
         self.dirty: list[Connection] = []
         self.turns = turns
         self.now_s = turns.now_s
@@ -331,6 +333,11 @@ class Connection:
         """Store the client id of the current request."""
         if self._header is not None:
             self.client_id = self._header.client_id
+
+    @property
+    def permissions(self) -> Permissions:
+        """Permissions of the client's principal."""
+        return Permissions(self._broker.authorize, self.principal)
 
     @property
     def is_waiting(self) -> bool:

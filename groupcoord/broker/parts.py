@@ -224,13 +224,12 @@ class Parts:
         # Nodes of one process share one transaction coordinator.
         self.transactions = self.nodes.transactions or self._own_transactions()
         self.leaders = CurrentLeaders(self.nodes.leadership, self.data)
-        self.fetch_requests = FetchRequests(self.data, self.permissions, self.leaders)
+        self.fetch_requests = FetchRequests(self.data, self.leaders)
         self.dead_letters = DeadLetters(self.data, self.nodes.topics_created)
         self.share_requests = ShareRequests(
             self.data,
             self.share.persister,
             self.group_configs.share_settings_of,
-            self.permissions,
             self.dead_letters,
             self.leaders,
         )
@@ -271,7 +270,6 @@ class Parts:
             resources=self.resources,
             nodes=self.nodes,
             notices=self.notices,
-            permissions_of=self.permissions,
         )
 
     def _ensure_offsets_topic(self) -> None:
@@ -318,9 +316,7 @@ class Parts:
     def _make_transaction_requests(self) -> TransactionRequests | None:
         if not self.nodes.has_transactions:
             return None
-        return TransactionRequests(
-            self.coordinator, self.transactions, self.data, self.nodes, self.node.node_id, self.permissions
-        )
+        return TransactionRequests(self.coordinator, self.transactions, self.data, self.nodes, self.node.node_id)
 
     @cached_property
     def credentials(self) -> ScramCredentials:
@@ -330,9 +326,6 @@ class Parts:
         return ScramCredentials() if self.security is None else self.security.credentials
 
     # ------------------------------------------------------------ called by parts
-
-    def permissions(self, connection: Connection) -> Permissions:
-        return Permissions(self.authorize, connection.principal)
 
     def node_for(self, connection: Connection) -> Node:
         return self.node if connection.nodes is None else connection.nodes[self.node.node_id]
@@ -384,12 +377,12 @@ class Parts:
 
     def handlers_at_once(self) -> Handlers:
         """Return the handlers that take a whole request in one step; :mod:`groupcoord.broker.work` limits entries."""
-        topics, nodes, allowed = self.topics, self.nodes, self.permissions
+        topics, nodes = self.topics, self.nodes
         return {
             Answered: lambda connection, request: request.response,
             ApiVersions: self._api_versions,
             DescribeCluster: lambda connection, request: answer_describe_cluster(
-                request, nodes.leadership, topics.cluster_id, allowed(connection), connection.nodes
+                request, nodes.leadership, topics.cluster_id, connection.permissions, connection.nodes
             ),
             **dict.fromkeys(
                 (UnregisterBroker, UnregisterController, AddRaftVoter, RemoveRaftVoter),
@@ -398,7 +391,7 @@ class Parts:
                     self.node_for(connection),
                     nodes.leadership.node_ids,
                     topics.cluster_id,
-                    allowed(connection),
+                    connection.permissions,
                 ),
             ),
             ListConfigResources: self._permitted(answer_list_config_resources, self.resources),
@@ -408,10 +401,10 @@ class Parts:
             PushTelemetry: lambda connection, request: self.telemetry.answer_push(request, connection),
             **dict.fromkeys(SASL_IS_OVER, lambda connection, request: SASL_IS_OVER[type(request)]),
             AlterUserScramCredentials: lambda connection, request: self.credentials.answer_alter(
-                request, allowed(connection)
+                request, connection.permissions
             ),
             DescribeUserScramCredentials: lambda connection, request: self.credentials.answer_describe(
-                request, allowed(connection)
+                request, connection.permissions
             ),
             CreateDelegationToken: _refuse_new_token,
             **dict.fromkeys(
@@ -500,7 +493,7 @@ class Parts:
         }
 
     def _cluster_steps(self) -> Handlers:
-        topics, nodes, allowed = self.topics, self.nodes, self.permissions
+        topics, nodes = self.topics, self.nodes
         quotas, acls = self.administered.quotas, None if self.security is None else self.security.acls
         return {
             UpdateFeatures: self._update_features,
@@ -508,7 +501,7 @@ class Parts:
             AlterPartitionReassignments: self._permitted(answer_alter_partition_reassignments, nodes, topics),
             ListPartitionReassignments: self._permitted(answer_list_partition_reassignments),
             DescribeQuorum: lambda connection, request: answer_describe_quorum(
-                request, self.node_for(connection), self.clock.now_ms(), allowed(connection)
+                request, self.node_for(connection), self.clock.now_ms(), connection.permissions
             ),
             DescribeLogDirs: self._permitted(answer_describe_log_dirs, self.data),
             AlterReplicaLogDirs: self._permitted(answer_alter_replica_log_dirs, topics),
@@ -523,7 +516,7 @@ class Parts:
     # ------------------------------------------------------------ handlers
 
     def _permitted(self, answer: Callable[..., Any], *arguments: Any) -> Handler:
-        return lambda connection, request: answer(request, *arguments, self.permissions(connection))
+        return lambda connection, request: answer(request, *arguments, connection.permissions)
 
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse:
         connection.note_client_id()
@@ -538,7 +531,7 @@ class Parts:
 
         # A single node is never the wrong leader.
         leaders = None if self.nodes.leadership.is_sole else self.leaders
-        requests = ProduceRequests(self.data, self.permissions, self.transactions.verify_writer, leaders)
+        requests = ProduceRequests(self.data, self.transactions.verify_writer, leaders)
         handler = self._table[Produce] = requests.produce
         return handler(connection, request)
 
@@ -549,7 +542,7 @@ class Parts:
 
     def _update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
         node_id, features = self.node_for(connection).node_id, self.administered.features
-        response = yield from answer_update_features(request, features, node_id, self.permissions(connection))
+        response = yield from answer_update_features(request, features, node_id, connection.permissions)
         # All nodes of this process follow the new levels at once.
         for coordinator in self.nodes.coordinators.values():
             coordinator.serve(features.served_protocols(coordinator.config))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from attrs import define, field
 
+from groupcoord.core.router.authorization import UNRESTRICTED, Permissions
 from groupcoord.messages import Request, Response
 
 MASK = 2**64 - 1
@@ -281,6 +282,7 @@ class SimulatedConnection:
     is_watched: bool = False
     is_busy: bool = False
     burst: int = 0
+    permissions: Permissions = UNRESTRICTED
     waiting: deque[Exchange] = field(factory=deque)
     last_request_ms: int = 0
     last_answer_ms: int = 0

@@ -53,8 +53,9 @@ class FakeConnection:
     reason for closing.
     """
 
-    def __init__(self, broker: Broker | None = None) -> None:
+    def __init__(self, broker: Broker | None = None, permissions: Permissions = UNRESTRICTED) -> None:
         self._broker = broker
+        self.permissions = permissions if broker is None else Permissions(broker.authorize, None)
         self.principal = None
         self.nodes = None
         self.answers: list[Any] = []
@@ -110,12 +111,13 @@ class DataWorld:
             edit.create("two", 2)
             edit.create(OFFSETS_TOPIC, 50)
         directory = None if path is None else DataDirectory(path, descriptors_max=8)
+        self._permissions = permissions
         self.data = TopicData(Config(**settings), self.clock, self.topics, directory)
         leaders = CurrentLeaders(SOLE, self.data)
-        self.requests = FetchRequests(self.data, lambda _: permissions, leaders)
+        self.requests = FetchRequests(self.data, leaders)
         self._handlers: dict[type, Any] = {
             Fetch: self.requests.fetch,
-            Produce: ProduceRequests(self.data, lambda _: permissions, verify, None).produce,
+            Produce: ProduceRequests(self.data, verify, None).produce,
             ListOffsets: lambda _, request: answer_list_offsets(request, self.data, permissions),
             OffsetForLeaderEpoch: lambda _, request: answer_offset_for_leader_epoch(request, self.data, permissions),
             DeleteRecords: lambda _, request: answer_delete_records(request, self.data, permissions),
@@ -123,7 +125,7 @@ class DataWorld:
 
     def send(self, request: Any) -> FakeConnection:
         """Send a request on a new connection."""
-        connection = FakeConnection()
+        connection = FakeConnection(permissions=self._permissions)
         answer: Any = self._handlers[type(request)](connection, request)  # type: ignore[arg-type]
         connection.answer(do_whole(answer) if isinstance(answer, Generator) else answer)
         return connection

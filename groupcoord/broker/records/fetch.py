@@ -280,11 +280,8 @@ class FetchWait:
 class FetchRequests:
     """Handler of Fetch."""
 
-    def __init__(
-        self, data: TopicData, permissions_of: Callable[[Connection], Permissions], leaders: CurrentLeaders
-    ) -> None:
+    def __init__(self, data: TopicData, leaders: CurrentLeaders) -> None:
         self._data = data
-        self._permissions_of = permissions_of
         self._leaders = leaders
         self._sessions = FetchSessions(
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
@@ -304,7 +301,7 @@ class FetchRequests:
         context = yield from self._sessions.open(request)
         if isinstance(context, ErrorCode):
             return FetchResponse(context)
-        plan = yield from plan_fetch(request, context.targets, self._data, self._permissions_of(connection))
+        plan = yield from plan_fetch(request, context.targets, self._data, connection.permissions)
         result = yield from read(plan)
         if result.waits:
             has_read = any(fetched.records for _, fetched in result.fetched)
@@ -341,7 +338,7 @@ class FetchRequests:
         plan, fetched = wait.plan, wait.fetched
         # Another node may lead now, which the plan would not notice.
         if wait.has_moved:
-            permissions = self._permissions_of(wait.connection)
+            permissions = wait.connection.permissions
             plan = yield from plan_fetch(plan.request, wait.context.targets, self._data, permissions)
         has_failed = False
         if fetched is None:

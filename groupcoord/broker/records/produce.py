@@ -229,17 +229,15 @@ class ProduceRequests:
     def __init__(
         self,
         data: TopicData,
-        permissions_of: Callable[[Connection], Permissions],
         verify: Verify,
         leaders: CurrentLeaders | None,
     ) -> None:
         self._data = data
-        self._permissions_of = permissions_of
         self._verify = verify
         self._leaders = leaders
 
     def produce(self, connection: Connection, request: Produce) -> Work[WireResponse | None]:
-        response = yield from answer_produce(request, self._data, self._verify, self._permissions_of(connection))
+        response = yield from answer_produce(request, self._data, self._verify, connection.permissions)
         if request.acks != 0:
             return response if self._leaders is None else self._leaders.add(response, connection.nodes)
         # Without a response, a closed connection is the only way to report an error.

@@ -225,13 +225,11 @@ class ShareRequests:
         data: TopicData,
         persister: Persister,
         settings_of: SettingsOf,
-        permissions_of: Callable[[Connection], Permissions],
         dead_letters: DeadLetters,
         leaders: CurrentLeaders | None = None,
     ) -> None:
         self._data = data
         self._leaders = leaders
-        self._permissions_of = permissions_of
         self._settings_of = settings_of
         self.sessions = ShareSessions()
         self.partitions = SharePartitions(data, persister, settings_of, dead_letters)
@@ -270,7 +268,7 @@ class ShareRequests:
     # ------------------------------------------------------------ ShareFetch
 
     def fetch(self, connection: Connection, request: ShareFetch) -> WireResponse | Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         error_code = _refusal(request, permissions)
         # KIP-1222: a request that renews locks must not fetch.
         if error_code is ErrorCode.NONE and request.is_renew_ack:
@@ -492,7 +490,7 @@ class ShareRequests:
     def acknowledge(
         self, connection: Connection, request: ShareAcknowledge
     ) -> WireResponse | Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         error_code = _refusal(request, permissions)
         # KIP-932: only a ShareFetch opens a session.
         if error_code is ErrorCode.NONE and request.share_session_epoch == FIRST_EPOCH:

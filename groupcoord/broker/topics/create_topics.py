@@ -480,14 +480,12 @@ class TopicRequests:
         resources: Resources,
         nodes: Nodes,
         notices: Notices,
-        permissions_of: Callable[[Connection], Permissions],
     ) -> None:
         self._config = config
         self._data = data
         self._topics = data.topics
         self._nodes = nodes
         self._notices = notices
-        self._permissions_of = permissions_of
         self._resources = resources
         self._apply_broker_configs()
 
@@ -505,7 +503,7 @@ class TopicRequests:
             request,
             leadership,
             self._topics,
-            self._permissions_of(connection),
+            connection.permissions,
             auto_creates=auto_creates,
             addresses=connection.nodes,
         )
@@ -520,7 +518,7 @@ class TopicRequests:
         return response
 
     def create_topics(self, connection: Connection, request: CreateTopics) -> Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._create_topics(request, permissions)
         groups = yield from group_topics(request.topics, lambda topic: topic.name)
@@ -592,7 +590,7 @@ class TopicRequests:
             self._nodes.topics_created(created)
 
     def create_partitions(self, connection: Connection, request: CreatePartitions) -> Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._create_partitions(request, permissions)
         groups = yield from group_topics(request.topics, lambda topic: topic.name)
@@ -610,7 +608,7 @@ class TopicRequests:
         return response
 
     def delete_topics(self, connection: Connection, request: DeleteTopics) -> Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         if len(request.topics) <= TOPICS_AT_ONCE:
             return self._delete_topics(request, permissions)
         groups = yield from group_topics(request.topics, self._topic_meant)
@@ -637,7 +635,7 @@ class TopicRequests:
     def alter_configs(
         self, connection: Connection, request: IncrementalAlterConfigs | AlterConfigs
     ) -> Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         results: list[AlteredResource] = []
         repeated = yield from repeated_resources(request.resources)
         for number, some in enumerate(portions(request.resources, RESOURCES_AT_ONCE)):

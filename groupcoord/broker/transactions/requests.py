@@ -6,7 +6,7 @@ Apache Kafka 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.connection import Connection
@@ -162,17 +162,15 @@ class TransactionRequests:
         data: TopicData,
         nodes: Nodes,
         node_id: int,
-        permissions_of: Callable[[Connection], Permissions],
     ) -> None:
         self._coordinator = coordinator
         self._transactions = transactions
         self._data = data
         self._nodes = nodes
         self._node_id = node_id
-        self._permissions_of = permissions_of
 
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
-        transactional_id, permissions = request.transactional_id, self._permissions_of(connection)
+        transactional_id, permissions = request.transactional_id, connection.permissions
         if transactional_id is None:
             if not may_write_idempotently(permissions, self._data.topics):
                 return InitProducerIdResponse(CLUSTER_DENIED)
@@ -184,7 +182,7 @@ class TransactionRequests:
         return self._delivered(self._transactions.init_producer_id(request))
 
     def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         # KIP-890.
         if request.is_from_broker and not permissions.on_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse((), CLUSTER_DENIED)
@@ -205,7 +203,7 @@ class TransactionRequests:
         return AddPartitionsToTxnResponse((yield from each_long(request.transactions, refuse)))
 
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         # As in KafkaApis, before the group's error.
         if not may_write(request.transactional_id, permissions):
             return AddOffsetsToTxnResponse(ID_DENIED)
@@ -216,14 +214,14 @@ class TransactionRequests:
         return self._delivered(self._transactions.add_offsets(request))
 
     def end(self, connection: Connection, request: EndTxn) -> WireResponse | None:
-        if not may_write(request.transactional_id, self._permissions_of(connection)):
+        if not may_write(request.transactional_id, connection.permissions):
             return EndTxnResponse(ID_DENIED)
         if not self._is_here(request.transactional_id):
             return EndTxnResponse(ELSEWHERE)
         return self._delivered(self._transactions.end(request, connection))
 
     def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         # Brokers have CLUSTER_ACTION, administrators ALTER.
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
             return (yield from answer_write_txn_markers(request, self._submit, self._data))
@@ -248,16 +246,16 @@ class TransactionRequests:
 
     def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:
         here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
-        return answer_list_transactions(request, here, self._data.clock.now_ms(), self._permissions_of(connection))
+        return answer_list_transactions(request, here, self._data.clock.now_ms(), connection.permissions)
 
     def prepare(self, connection: Connection, request: FindCoordinator) -> None:
         if request.key_type == CoordinatorType.TRANSACTION:
-            permissions = self._permissions_of(connection)
+            permissions = connection.permissions
             if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
                 self._transactions.prepare()
 
     def describe(self, connection: Connection, request: DescribeTransactions) -> Work[WireResponse | None]:
-        permissions = self._permissions_of(connection)
+        permissions = connection.permissions
         transactional_ids = tuple(dict.fromkeys(request.transactional_ids))
 
         def describe(transactional_id: str) -> DescribedTransaction:

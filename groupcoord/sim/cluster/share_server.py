@@ -21,7 +21,6 @@ from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered, known_ends
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.core.router.authorization import Permissions
 from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
@@ -86,9 +85,7 @@ class ShareServer:
         self._log.connect(self.states)
         data = LedData(shared, node.led_epoch)
         self._persister = Persister(self._ask_coordinator, scheduler.now_ms)
-        self.requests = ShareRequests(
-            data, self._persister, self.settings_of, lambda _: Permissions(None, None), DeadLetters(data)
-        )
+        self.requests = ShareRequests(data, self._persister, self.settings_of, DeadLetters(data))
         self._works: dict[Exchange, Work[Any]] = {}
         self._ready: deque[Exchange] = deque()
         self._asked: dict[_Question, None] = {}
