@@ -1,18 +1,40 @@
-"""Checks of a streams group's heartbeats and descriptions before the group (KIP-1071)."""
+"""Checks of heartbeats and descriptions before the group: protocols, permissions, form (KIP-848, KIP-1071)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from attrs import evolve
 
-from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
+from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, ResourceType
 from groupcoord.config import GroupType
-from groupcoord.core.router.authorization import Operation, ResourceType
-from groupcoord.core.router.modern_groups import TOPOLOGY_VALUES_MAX
+from groupcoord.config.group_settings import ConsumerGroupSettings
+from groupcoord.core.router.authorization import Permissions
+from groupcoord.core.router.modern_groups import DESCRIBED_CONSUMER_GROUPS, TOPOLOGY_VALUES_MAX
+from groupcoord.core.router.split_requests import with_operations
 from groupcoord.messages import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    AlteredShareTopic,
+    AlterShareGroupOffsets,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    DeleteShareGroupOffsets,
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+    DescribedPartitions,
+    DescribedShareTopic,
     DescribedStreamsGroup,
+    DescribeShareGroupOffsets,
+    Heartbeat,
+    ShareGroupToDescribe,
+    ShareOffsetToAlter,
+    ShareTopicToAlter,
+    ShareTopicToDescribe,
+    ShareTopicToForget,
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
@@ -24,9 +46,69 @@ from groupcoord.messages import (
     Topology,
     TopologyDescriptionStatus,
 )
-from groupcoord.sim.cluster.topics import Topics
+from groupcoord.testing.topics import Topics
 from tests.core.denials import Rules
 from tests.tables import as_one_test
+
+# ---------------------------------------------------------------- consumer groups
+
+
+CONSUMER_JOIN = ConsumerGroupHeartbeat(
+    "g", "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=("open", "secret"), topic_partitions=()
+)
+
+
+def described(*topics: str, targets: tuple[str, ...] = ()) -> DescribedConsumerGroup:
+    def partitions(names: tuple[str, ...]) -> tuple[DescribedPartitions, ...]:
+        return tuple(DescribedPartitions(UUID(int=1), name, (0,)) for name in names)
+
+    member = DescribedConsumerMember(
+        "m", None, None, 1, "c", "/127.0.0.1", topics, "", partitions(topics), partitions(targets)
+    )
+    return DescribedConsumerGroup("g", group_state="Stable", members=(member,))
+
+
+@pytest.mark.parametrize("group", [described("open", "secret"), described("open", targets=("secret",))])
+def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: DescribedConsumerGroup) -> None:
+    """The group is described with an error and no details, whether a member has the topic or will get it."""
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    hidden = with_operations(DESCRIBED_CONSUMER_GROUPS.hide(group, Permissions(rules, "User:bob")), 3_400)
+    assert (hidden.error_code, hidden.group_state, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "", ())
+    assert hidden.error_message
+    assert hidden.authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
+
+
+@pytest.mark.parametrize(
+    ("own", "interval_ms", "session_ms"),
+    [
+        (
+            ConsumerGroupSettings.of(Config(), {"session_timeout_ms": 50_000, "heartbeat_interval_ms": 6_000}),
+            6_000,
+            50_000,
+        ),
+        (None, 5_000, 45_000),
+    ],
+)
+def test_the_core_asks_for_the_settings_of_a_group(
+    own: ConsumerGroupSettings | None, interval_ms: int, session_ms: int
+) -> None:
+    """The embedding program's settings of a group replace the configuration: members get them, and they expire
+    sessions.
+    """
+    clock = ManualClock()
+    settings = None if own is None else {"g": own}.__getitem__
+    coordinator = GroupCoordinator(clock=clock, consumer_group_settings=settings)
+    coordinator.load_all()
+    assert coordinator.call(CONSUMER_JOIN).heartbeat_interval_ms == interval_ms
+    for passed_ms, member_count in ((session_ms - 1, 1), (1, 0)):
+        clock.advance(passed_ms)
+        coordinator.tick()
+        (group,) = coordinator.call(ConsumerGroupDescribe(("g",))).groups
+        assert len(group.members) == member_count
+
+
+# ---------------------------------------------------------------- streams groups
+
 
 UPDATE = StreamsGroupTopologyDescriptionUpdate("g", "m", 0)
 
@@ -59,7 +141,7 @@ def rules() -> Rules:
 def coordinator(rules: Rules) -> GroupCoordinator:
     """A coordinator with two topics, which assigns at once."""
     config = Config(group_streams_initial_rebalance_delay_ms=0)
-    topics = Topics({"open": 1, "secret": 1})
+    topics = Topics(open=1, secret=1)
     coordinator = GroupCoordinator(config=config, clock=ManualClock(), topics=topics, authorize=rules)
     coordinator.load_all()
     return coordinator
@@ -68,18 +150,25 @@ def coordinator(rules: Rules) -> GroupCoordinator:
 # ---------------------------------------------------------------- the switch
 
 
-def test_what_is_switched_off_is_not_supported(rules: Rules) -> None:
+@pytest.mark.parametrize(
+    ("join", "response", "describe", "described"),
+    [
+        (JOIN, StreamsGroupHeartbeatResponse, StreamsGroupDescribe, DescribedStreamsGroup),
+        (CONSUMER_JOIN, ConsumerGroupHeartbeatResponse, ConsumerGroupDescribe, DescribedConsumerGroup),
+    ],
+)
+def test_what_is_switched_off_is_not_supported(
+    rules: Rules, join: Any, response: Any, describe: Any, described: Any
+) -> None:
     """UNSUPPORTED_VERSION without a message comes before permissions and form, for each group that is named."""
     config = Config(group_coordinator_rebalance_protocols=(GroupType.CLASSIC,))
     classic = GroupCoordinator(config=config, authorize=rules)
     classic.load_all()
     rules.deny(Operation.READ, ResourceType.GROUP, "g")
-    for request in (JOIN, MALFORMED):
-        assert classic.call(request) == StreamsGroupHeartbeatResponse(ErrorCode.UNSUPPORTED_VERSION)
-    assert classic.call(StreamsGroupDescribe(("g", None), True, True)).groups == (
-        DescribedStreamsGroup("g", ErrorCode.UNSUPPORTED_VERSION),
-        DescribedStreamsGroup("", ErrorCode.UNSUPPORTED_VERSION),
-    )
+    for request in (join, evolve(join, member_id="")):
+        assert classic.call(request) == response(ErrorCode.UNSUPPORTED_VERSION)
+    refused = classic.call(describe(("g", None, "g"), include_authorized_operations=True)).groups
+    assert refused == tuple(described(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in ("g", "", "g"))
     assert classic.call(UPDATE) == StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -167,3 +256,40 @@ def test_no_description_of_a_topology_is_stored(coordinator: GroupCoordinator, r
     rules.deny(Operation.READ, ResourceType.GROUP, "g")
     denied = StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert coordinator.call(UPDATE) == denied
+
+
+# ---------------------------------------------------------------- the authorize hook
+
+
+TOPIC_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_the_principal_is_passed_on(rules: Rules) -> None:
+    """The hook sees the principal that came with the request."""
+    coordinator = GroupCoordinator(clock=ManualClock(), authorize=rules)
+    coordinator.call(Heartbeat("g", 1, "m"), "User:alice")
+    assert rules.principals == {"User:alice"}
+
+
+def errors(topics: Iterable[DescribedShareTopic | AlteredShareTopic]) -> dict[str, list[ErrorCode]]:
+    return {topic.topic_name: [each.error_code for each in topic.partitions] for topic in topics}
+
+
+def test_share_offsets_need_permissions_on_each_topic(rules: Rules) -> None:
+    topics = Topics(open=1, secret=1)
+    coordinator = GroupCoordinator(clock=ManualClock(), topics=topics, authorize=rules)
+    coordinator.load_all()
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    rules.deny(Operation.READ, ResourceType.TOPIC, "secret")
+    failed = {"open": [ErrorCode.NONE], "secret": [TOPIC_FAILED]}
+
+    altered = [ShareTopicToAlter(name, (ShareOffsetToAlter(0, 5),)) for name in ("secret", "open")]
+    assert errors(coordinator.call(AlterShareGroupOffsets("s", tuple(altered))).responses) == failed
+    wanted = ShareGroupToDescribe("s", tuple(ShareTopicToDescribe(name, (0,)) for name in ("secret", "open")))
+    described = coordinator.call(DescribeShareGroupOffsets((wanted,))).groups[0].topics
+    assert errors(described) == failed
+    everything = coordinator.call(DescribeShareGroupOffsets((ShareGroupToDescribe("s"),))).groups[0].topics
+    assert errors(everything) == {"open": [ErrorCode.NONE]}
+    forgotten = [ShareTopicToForget(name) for name in ("secret", "open")]
+    deleted = coordinator.call(DeleteShareGroupOffsets("s", tuple(forgotten))).responses
+    assert {topic.topic_name: topic.error_code for topic in deleted} == {name: code for name, (code,) in failed.items()}
