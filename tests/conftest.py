@@ -107,7 +107,7 @@ class FilesAndRooms(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Say which tests go together to a worker."""
+    """Return the scheduler that groups tests by worker."""
     return FilesAndRooms(config, log)
 
 

@@ -1,4 +1,4 @@
-"""Client libraries log in by every mechanism that they have, and say so when they can't."""
+"""Log-in of client libraries by every mechanism that they have, and their errors when refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("client_libraries")
 
 
 def bearer_token(user: str) -> str:
-    """Return an unsecured token; for the user ``nobody`` one that expired long ago."""
+    """Return an unsecured token; for the user ``nobody`` an expired one."""
     expires_at_s = int(time.time()) + TOKEN_S if user != "nobody" else 1
     return jwt.encode({"sub": user, "exp": expires_at_s}, "", "none")
 
@@ -78,7 +78,7 @@ class _Silent:
     """A logger for librdkafka, which otherwise writes to stderr."""
 
     def log(self, *arguments: object) -> None:
-        """Say nothing."""
+        """Ignore a line."""
 
 
 def topics_of_kafka_python(bootstrap: str, mechanism: str, user: str, password: str, authority: str = "") -> set[str]:
@@ -197,7 +197,7 @@ def test_clients_log_in_over_tls(server: ServerThread, certificates: Path, libra
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_clients_show_certificates(server: ServerThread, certificates: Path, library: str) -> None:
-    """Where a certificate is required, who has one sees the topics, and who has none isn't let in."""
+    """Where a certificate is required, a client with one sees the topics, and others are refused."""
     bootstrap, authority = server.bootstrap_of("SSL"), str(certificates / "authority.pem")
 
     assert TOPIC in LIBRARIES[library](bootstrap, CERTIFICATE, "", str(certificates / "client.pem"), authority)
@@ -223,7 +223,7 @@ JAVA_MODULES = {
 
 
 def topics_of_java(bootstrap: str, mechanism: str, user: str, password: str, authority: str = "") -> str:
-    """Return what Kafka's own client tells."""
+    """Return the topics that Kafka's own client lists."""
     settings = {"bootstrap.servers": bootstrap, "security.protocol": protocol(mechanism, authority)}
     if mechanism == CERTIFICATE:
         settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": password} if password else {}

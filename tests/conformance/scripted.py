@@ -54,7 +54,7 @@ class ScriptedTarget:
 
 
 class ScriptedServer:
-    """Answers each request as the table says; an API that is not in the table closes the connection."""
+    """Answers each request from a table; an API outside the table closes the connection."""
 
     def __init__(self, settings: Settings, answers: dict[str, Answer]) -> None:
         self.settings, self.answers = dict(settings), answers

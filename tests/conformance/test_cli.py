@@ -104,7 +104,7 @@ def test_junit_file(groupcoord: Run, folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_junit_file_that_cannot_be_written(groupcoord: Run, folder: Path) -> None:
-    """Where --junit can't write, the status is 2 and the reason is said."""
+    """If the --junit file can't be written, the status is 2 with the reason."""
     status, _, err = groupcoord("conformance", "--junit", str(folder), str(folder))
     assert (status, err) == (2, f"groupcoord conformance: {folder} can't be written: Is a directory\n")
 
@@ -156,7 +156,7 @@ def _saved(groupcoord: Run, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_compare_with_a_saved_run(groupcoord: Run, folder: Path, saved: tuple[Path, Path]) -> None:
-    """--compare says what fails now, what fails no more, and from which run on; with --json as data."""
+    """--compare lists new failures, fixed ones, and the run they began with; with --json as data."""
     status, out, _ = groupcoord("conformance", "--compare", str(saved[0]), str(folder))
     assert status == 1
     failure = "failed at step 2, receive Heartbeat v4 on a: the response differs"
@@ -182,7 +182,7 @@ def test_compare_two_saved_runs(groupcoord: Run, saved: tuple[Path, Path], monke
 
 
 def test_two_saved_runs_need_nothing_else(groupcoord: Run, saved: tuple[Path, Path]) -> None:
-    """A server, a selection or a third run beside two saved ones is a usage error."""
+    """A server, a selection or a third run with two saved ones is a usage error."""
     two = [word for path in saved for word in ("--compare", str(path))]
     for others in (["--bootstrap", "h:1"], ["--only", "good"], ["--junit", "x.xml"], [str(saved[0])], ["--jobs", "16"]):
         status, out, err = groupcoord("conformance", *two, *others)
@@ -237,7 +237,7 @@ def test_list_runs_nothing(groupcoord: Run, folder: Path) -> None:
     ],
 )
 def test_usage_errors_exit_with_2(groupcoord: Run, words: list[str], message: str) -> None:
-    """What can't be carried out is said in a line on stderr, with status 2."""
+    """Impossible arguments give a line on stderr and status 2."""
     status, out, err = groupcoord("conformance", *words)
     assert (status, out) == (2, "")
     assert message in err
@@ -246,7 +246,7 @@ def test_usage_errors_exit_with_2(groupcoord: Run, words: list[str], message: st
 def test_a_missing_package_is_named(
     groupcoord: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the packages of the serve extra the command says what to install and exits with 2."""
+    """Without the packages of the serve extra the command prints the extra to install, and exits with 2."""
     genuine = builtins.__import__
 
     def without_typer(name: str, *rest: Any, **options: Any) -> Any:
@@ -282,7 +282,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
     ids=["bootstrap", "launch"],
 )
 def test_without_a_server_nothing_is_tried(groupcoord: Run, words: tuple[str, str], told: str) -> None:
-    """Where nothing listens, or the program does not exist, one line says so; exit status 2."""
+    """If no server listens, or the program does not exist, one line reports it; exit status 2."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))  # it is taken, but nobody listens
         port = sock.getsockname()[1]

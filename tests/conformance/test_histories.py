@@ -64,7 +64,7 @@ def test_the_histories_hold_what_clients_do() -> None:
 
 
 def test_the_histories_hold_what_members_of_consumer_groups_do() -> None:
-    """Heartbeats of both versions, classic members beside them, and topics that come, grow and go."""
+    """Heartbeats of both versions, classic members among them, and topics that are created, extended and deleted."""
     histories = load(CONSUMER_ARCHIVE)
     sends = [step for history in histories for step in history.steps if isinstance(step, Send)]
     assert {step.version for step in sends if step.api == "ConsumerGroupHeartbeat"} == {0, 1}

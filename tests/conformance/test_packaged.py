@@ -25,7 +25,7 @@ def check_responses(transcript: Transcript) -> None:
 
 
 def test_packaged_transcripts_lie_under_their_names() -> None:
-    """Every packaged transcript loads, is named like its file and folder, and says what it shows."""
+    """Every packaged transcript loads, has the name of its file and folder, and a description."""
     transcripts = load_transcripts()
     assert len(transcripts) == 651
     for transcript in transcripts:

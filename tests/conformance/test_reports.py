@@ -1,4 +1,4 @@
-"""What is told of a run: common causes, expected failures, JUnit XML, what changed since another run."""
+"""Reports of a run: common causes, expected failures, JUnit XML, changes since another run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def report_of(*transcripts: object, delay_ms: int = 0) -> Report:
 
 
 def test_failures_with_one_cause_are_told_together() -> None:
-    """Those that differ in the same field by the same values are one cause, and the most frequent comes first."""
+    """Failures with the same differing field and values have one cause; the most frequent comes first."""
     first, second = causes_of(report_of(RIGHT, ALSO_WRONG, *WRONG).failed())
 
     assert first.text == "Heartbeat: error_code is NONE, not ILLEGAL_GENERATION"
@@ -39,7 +39,7 @@ def test_failures_with_one_cause_are_told_together() -> None:
 
 
 def test_a_delay_is_one_cause() -> None:
-    """Joins that all come later by as much are told with the setting that would do that."""
+    """Joins that are all late by the same time are reported with the setting that explains it."""
     joins = [transcript(JOIN, answer(took_ms, **JOINED), name=f"after-{took_ms}") for took_ms in (0, 10, 40)]
     (cause,) = causes_of(report_of(*joins, delay_ms=1500).failed())
 
@@ -87,7 +87,7 @@ def test_what_changed_since_another_run() -> None:
 
 
 def test_a_failure_beside_others_is_tried_alone() -> None:
-    """What fails while others are replayed, and passes alone, passes; the report tells of both."""
+    """A transcript that fails in parallel and passes alone has passed; the report has both."""
     asked = []
 
     def answer_first_wrong(body: dict[str, object]) -> dict[str, str]:

@@ -146,7 +146,7 @@ def test_quiet_means_that_nothing_arrives(delay_ms: int, verdict: Verdict) -> No
 
 
 def test_a_restart_closes_connections() -> None:
-    """After a restart the server is asked again whether it is ready, and connections are new."""
+    """After a restart the server's readiness is checked again, and connections are new."""
     target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "NONE"})
     assert only_outcome(target, HEARTBEAT, {"do": "restart"}, HEARTBEAT, answer()).verdict is Verdict.PASSED
     assert target.servers[0].restarts == 1
@@ -196,7 +196,7 @@ def test_a_server_that_does_not_start_fails_its_transcripts() -> None:
 
 
 def test_a_server_that_never_gets_ready_fails() -> None:
-    """A coordinator that loads for ever is a failure before the first step."""
+    """A coordinator that never finishes loading is a failure before the first step."""
     target = ScriptedTarget(ListGroups=lambda body: {"error_code": "COORDINATOR_LOAD_IN_PROGRESS", "groups": []})
     failure = failure_of(target, {"do": "sleep", "ms": 1})
     assert (failure.step, failure.message) == (0, "the coordinators are not ready within 60 s")

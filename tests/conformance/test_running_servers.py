@@ -64,7 +64,7 @@ def left_on(server: ServerThread) -> tuple[set[str], list[str]]:
 
 
 def test_what_needs_other_settings_is_skipped(server: ServerThread) -> None:
-    """The server is asked for its settings; each transcript says which it needs otherwise, and none fails."""
+    """The server's settings are read; transcripts that need others are skipped with the reason, and none fails."""
     report = run(chosen(*QUICK), target_of(server))
 
     assert verdicts(report) == {
@@ -169,7 +169,7 @@ def test_a_topic_of_other_size_is_in_the_way(server: ServerThread) -> None:
     ],
 )
 def test_settings_that_make_a_difference(name: str, settings: dict[str, str], unmet: dict[str, str]) -> None:
-    """A delay of the first rebalance matters if somebody joins and somebody else sends requests meanwhile."""
+    """A delay of the first rebalance matters if a member joins and another client sends requests meanwhile."""
     (transcript,) = chosen(name)
     assert unmet_settings(transcript, settings) == unmet
 
@@ -237,7 +237,7 @@ def test_through_tls_and_a_log_in(secure: tuple[ServerThread, Path], mechanism: 
 
 
 def test_who_is_not_let_in(secure: tuple[ServerThread, Path]) -> None:
-    """A wrong password and an unknown authority are told before anything is tried."""
+    """A wrong password and an unknown authority are reported before the first transcript."""
     server, folder = secure
     login = 'username="ann" password="wrong"'
     stranger = properties_of(folder, "PLAIN", login, ssl_truststore_location=str(folder / "authority.pem"))

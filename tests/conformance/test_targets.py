@@ -46,7 +46,7 @@ def _listener() -> Iterator[socket.socket]:
 
 
 def test_bytes_pass_over_a_socket(listener: socket.socket) -> None:
-    """A stream sends and receives, waits no longer than asked, and tells when the server hangs up."""
+    """A stream sends and receives, respects its timeout, and reports a closed connection."""
     port = listener.getsockname()[1]
     server = AddressTarget("127.0.0.1", port).start({})
     listener.accept()[0].close()  # the connection that looked whether somebody listens
@@ -135,7 +135,7 @@ def test_a_table_spells_settings_as_the_server_does(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_table_is_told(tmp_path: Path, text: str, message: str) -> None:
-    """What isn't words for a setting is refused, with what is wrong about it."""
+    """An invalid value for a setting is refused, with the reason."""
     table = tmp_path / "settings.toml"
     table.write_text(text)
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -155,7 +155,7 @@ def test_a_command_that_is_not_there_is_reported() -> None:
 
 
 class FakeBroker:
-    """A broker whose timers are a list of moments; every tick writes the time down and answers with it."""
+    """Broker whose timers are a list of times; each tick is recorded and answered."""
 
     def __init__(self, clock: ManualClock, deadlines: list[int]) -> None:
         self.clock, self.deadlines = clock, deadlines
@@ -219,7 +219,7 @@ def test_waiting_for_an_answer_ends_when_it_comes() -> None:
 
 
 def test_a_deadline_that_never_passes_is_an_error() -> None:
-    """A broker whose tick() leaves its deadline in place can't stop the clock for ever."""
+    """A broker whose tick() keeps its deadline can't stop the clock."""
 
     class Stuck(FakeBroker):
         def tick(self) -> None:
@@ -231,7 +231,7 @@ def test_a_deadline_that_never_passes_is_an_error() -> None:
 
 
 def test_a_broker_that_raises_is_reported() -> None:
-    """An exception out of the broker becomes a TargetError that says what and where."""
+    """An exception of the broker becomes a TargetError with the step and the cause."""
     server, _, _ = server_with()
     with pytest.raises(TargetError, match=r"raised ZeroDivisionError: oops\n(?s:.*)in receive_data"):
         server.connect().send(b"crash")
@@ -249,7 +249,7 @@ def test_a_restart_makes_a_new_broker_and_drops_connections() -> None:
 
 
 def test_the_broker_hears_of_a_closed_connection() -> None:
-    """Closing a stream tells the broker, once; a connection that the broker closes is reported."""
+    """Closing a stream notifies the broker, once; a connection that the broker closes is reported."""
     server, _, made = server_with()
     stream = server.connect()
     stream.close()
@@ -266,7 +266,7 @@ def test_bad_settings_do_not_start() -> None:
 
 
 def test_a_server_that_dies_at_its_start_is_tried_again_elsewhere(tmp_path: Path) -> None:
-    """Somebody may have taken its port: it gets others, three times in all."""
+    """Its port may have been taken: it gets others, three times in all."""
     program, ports = tmp_path / "dies.py", tmp_path / "ports"
     program.write_text(
         "import pathlib, socket, sys, time\n"

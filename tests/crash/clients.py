@@ -46,7 +46,7 @@ REFUSALS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode
 
 
 class BrokenPromiseError(AssertionError):
-    """Something acknowledged is gone, or something is there that nobody sent."""
+    """Acknowledged data is lost, or data appeared that no client sent."""
 
 
 class Promises:
@@ -77,7 +77,7 @@ class Promises:
         return self.sent
 
     def told(self, generation_id: int, member_id: str, assignment: bytes) -> None:
-        """A member was told its assignment."""
+        """Record the assignment that a member received."""
         if generation_id < self.generation_id:
             raise BrokenPromiseError(f"{self.group_id}: generation {generation_id} after {self.generation_id}")
         if generation_id > self.generation_id:

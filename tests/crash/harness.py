@@ -209,7 +209,7 @@ def _check_generation(client: Client, promises: Promises) -> None:
 
 
 class _Conversation:
-    """All clients, each on a connection of its own, until enough was answered."""
+    """All clients, each with a connection, until a number of responses."""
 
     def __init__(self, port: int, clients: list[KillClient[Any]]) -> None:
         self._selector = selectors.DefaultSelector()
@@ -223,7 +223,7 @@ class _Conversation:
             _send(sock, client)
 
     def run(self, answers: int) -> int:
-        """Talk until there were so many answers, or a few more; return how many."""
+        """Run until a number of responses, or slightly more; return that number."""
         count = 0
         while count < answers:
             ready = self._selector.select(STALL_S)

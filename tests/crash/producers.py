@@ -1,6 +1,5 @@
 """Clients of the kill harness that commit offsets in transactions, as a producer with ``send_offsets_to_transaction``.
-
-Each has a transactional id and two groups, whose offsets lie in different log partitions for most of them.
+Each has a transactional id and two groups, usually in different log partitions.
 """
 
 from __future__ import annotations
@@ -17,11 +16,8 @@ ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT = 25, 28
 
 
 class Seen(NamedTuple):
-    """What a restarted server says of a group.
-
-    Attributes:
-        offsets: committed, by topic and partition.
-        is_pending: for each partition of the topic, whether an open transaction has an offset for it.
+    """State of a group on a restarted server. Attributes: offsets: committed, by topic and partition. is_pending: for
+    each partition of the topic, whether an open transaction has an offset for it.
     """
 
     offsets: dict[tuple[str, int], int]
@@ -72,7 +68,7 @@ class OffsetsInTransactions(TransactionPromises):
         self.ended(is_committed=self.ending)
 
     def _is_open(self, pending: dict[str, set[bool]]) -> bool:
-        """Tell whether exactly the groups of the open transaction are pending, whole."""
+        """Return whether exactly the groups of the open transaction are pending, as a whole."""
         return all(
             len(states) == 1 if group_id in self.unanswered - self.open.keys() else states == {group_id in self.open}
             for group_id, states in pending.items()

@@ -153,7 +153,7 @@ class RecordsInTransactions(TransactionPromises):
         self.open, self.ending = {}, None
 
     def initialised(self, producer: tuple[int, int]) -> None:
-        """See :class:`~tests.crash.transactions.TransactionPromises`; sequences begin anew."""
+        """Reset the sequences."""
         super().initialised(producer)
         self.sequences = dict.fromkeys(self.partitions, 0)
 

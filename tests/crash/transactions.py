@@ -1,4 +1,4 @@
-"""What clients of the kill harness that work in transactions have in common: a producer id, steps, and their end."""
+"""Base of the kill harness's transactional clients: producer id, steps, end of transactions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,8 @@ COMMITTED = 0.6
 
 
 class TransactionPromises(ABC):
-    """What one client was promised.
-
-    Attributes:
-        ending: whether the transaction is to be committed (True) or aborted (False), once that was sent and until it
-            is answered.
-        producer: the newest id and epoch.
+    """Promises to one client. Attributes: ending: whether the transaction is to be committed (True) or aborted (False),
+    from the request to its response. producer: the newest id and epoch.
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -43,11 +39,7 @@ class TransactionPromises(ABC):
         """The transaction has ended."""
 
     def initialised(self, producer: tuple[int, int]) -> None:
-        """A new epoch was acknowledged, so whatever was open is aborted.
-
-        Raises:
-            BrokenPromiseError: it is not newer.
-        """
+        """Record a new epoch, which aborts an open transaction. Raises: BrokenPromiseError: it is not newer."""
         if producer <= self.producer:
             raise BrokenPromiseError(f"{self.transactional_id}: producer {producer} after {self.producer}")
         self.producer = producer
@@ -71,10 +63,8 @@ StepT = TypeVar("StepT")
 
 
 class TransactionalClient(KillClient[PromisesT], Generic[PromisesT, StepT]):
-    """Makes one transaction after another; some are aborted, and some stay open over a restart.
-
-    It goes on after a restart where it was, repeating what was not answered, or gets a new epoch, which aborts what is
-    open.
+    """Client with one transaction after another; some are aborted, and some stay open over a restart. After a restart
+    it repeats unanswered requests, or gets a new epoch, which aborts the open one.
     """
 
     def __init__(self, promises: PromisesT, seed: str) -> None:

@@ -31,7 +31,7 @@ def test_the_code_runs_as_printed() -> None:
 
 
 def test_every_public_name_is_named() -> None:
-    """What the package exports, and every method of a member, is on the page or in the reference."""
+    """All exports of the package, and all methods of a member, are on the page or in the reference."""
     text = TEXT + (DOCS / "reference.md").read_text("utf-8")
     methods = [name for name in vars(Member) if not name.startswith("_")]
     names = [*groupcoord.member.__all__, *methods]

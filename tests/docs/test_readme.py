@@ -25,7 +25,7 @@ TIMEOUT_S = 60
 
 
 def expected_output(block: Block) -> str:
-    """Return what the README says that a block prints."""
+    """Return the output that the README shows for a block."""
     sequence = blocks(README)
     following = sequence[sequence.index(block) + 1]
     assert following.language == "text", f"line {block.line}: the README doesn't show what this prints"
@@ -91,7 +91,7 @@ def test_examples_print_what_is_printed(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_the_first_example_passes(tmp_path: Path) -> None:
-    """What most readers want comes first: a test with a broker in it, which passes under pytest as printed."""
+    """The fixture example, a test with a broker, passes under pytest as printed."""
     assert FIXTURE in PYTHON_BLOCKS[0].code
     path = tmp_path / "test_page.py"
     path.write_text(PYTHON_BLOCKS[0].code, "utf-8")

@@ -22,7 +22,7 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run where the page says that its code is run."""
+    """Run in the checkout, as the page requires."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "path", [*sys.path])
     if MEMORY.is_dir():

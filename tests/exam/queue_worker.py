@@ -53,7 +53,7 @@ class QueueWorker:
         self.tell()
 
     def tell(self) -> None:
-        """Send what becomes of records; whose lock has run out is somebody else's, and books it again."""
+        """Acknowledge records; those with an expired lock are processed again by their next owner."""
         for place, error in self.consumer.commit_sync(20.0).items():
             if error is not None:
                 print("not accepted:", place, error, flush=True)

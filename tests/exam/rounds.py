@@ -35,7 +35,7 @@ RIGHT: dict[str, Plan] = {
 
 
 def play_rounds(names: Sequence[str], rounds: int, jobs: int, only: Sequence[str] = ()) -> Iterator[tuple[str, Result]]:
-    """Examine right programs as often as it is said; yield each result with the program's name, as it comes."""
+    """Examine correct programs repeatedly; yield each result with the program's name."""
     for _ in range(rounds):
         for name in names:
             for result in examine(RIGHT[name], only, jobs=jobs):

@@ -101,7 +101,7 @@ def test_what_can_not_be_examined_is_told(make: Callable[[], object], message: s
 
 
 def test_scenarios_are_those_of_the_protocol() -> None:
-    """A program is asked what its protocol has, and each scenario says why it happens."""
+    """A program gets the scenarios of its protocol, and each has its reason."""
     classic, consumer = ({one.name for one in scenarios_for(Plan(("x",), protocol=p))} for p in ("classic", "consumer"))
 
     assert "errors-of-JoinGroup" in classic - consumer
@@ -119,7 +119,7 @@ def test_scenarios_are_those_of_the_protocol() -> None:
 
 
 def test_a_law_that_explains_another_takes_the_blame() -> None:
-    """Who is fenced and doesn't come back isn't blamed for what follows; laws that weren't looked at are left out."""
+    """Consequences of a fenced member that does not return are not counted; unchecked laws are omitted."""
     verdicts = judge({Law.FENCED: [BREACH], Law.CAUGHT_UP: [BREACH], Law.OWNED: [], Law.LEAVING: [BREACH]})
 
     assert [verdict.law for verdict in verdicts] == [Law.OWNED, Law.FENCED, Law.CAUGHT_UP, Law.LEAVING]
@@ -128,7 +128,7 @@ def test_a_law_that_explains_another_takes_the_blame() -> None:
 
 
 def test_a_broken_law_is_told_with_its_story() -> None:
-    """What the instance and the exam did before the breach is told, others and what came later isn't."""
+    """The story has the instance's and the exam's actions before the breach, and no others."""
     broken = result_of(Verdict(Law.AHEAD, (BREACH,)), Verdict(Law.OWNED))
 
     assert not broken.is_passed
@@ -151,7 +151,7 @@ def test_a_broken_law_is_told_with_its_story() -> None:
 
 
 def test_the_story_has_the_causes_that_a_breach_names() -> None:
-    """A commit that goes back is told with the commit before it, whoever made that, and however long ago."""
+    """A commit that goes back is shown with the commit before it, by any member, at any time."""
     before = Event(0.5, "worker3", "OffsetCommit exam: exam-input-0 at 9 -> fine")
     back = Breach(2.5, "worker1", "commits 3 of partition 0, and 9 was committed before", (before,))
 
@@ -196,7 +196,7 @@ def test_results_for_build_servers_and_people() -> None:
 
 
 def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    """What can't be examined ends with status 2 and a line; --list shows the scenarios."""
+    """Invalid programs and options end with status 2 and a line; --list shows the scenarios."""
     for words, message in (
         ([], "no command given"),
         (["--protocol", "streams", "--", "x"], "protocol is one of"),
@@ -213,7 +213,7 @@ def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_program_that_cannot_start_is_an_error() -> None:
-    """A command that isn't there is told as such, and its server is gone."""
+    """A missing command is reported, and its server is stopped."""
     test = exam(["/nowhere/program"], only=["^quiet$"])
     with pytest.raises(CommandError, match="can't start /nowhere/program"):
         test(SCENARIOS[0])
@@ -231,7 +231,7 @@ def test_offsets_expire_and_records_do_not(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_for_the_session_of_who_ended_by_itself(tmp_path: Path) -> None:
-    """It is started again, and what it was before is no member any more, however long its session would last."""
+    """It is started again, and the former member is not waited for, whatever its session timeout."""
     with Stage(Plan(("true",)), tmp_path, {}) as stage:
         stage.server.control(
             lambda control: control.coordinating(GROUP_ID).coordinator.call(
@@ -251,7 +251,7 @@ def test_nobody_waits_for_the_session_of_who_ended_by_itself(tmp_path: Path) -> 
 
 
 def test_no_record_comes_after_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Records that are on their way are waited for, so that nobody is late because of them."""
+    """Records in flight are waited for, so that none comes late."""
     produced: list[int] = []
     begun = threading.Event()
 
@@ -326,7 +326,7 @@ def test_a_right_program_passes_by_command(tmp_path: Path, capfd: pytest.Capture
 
 @pytest.mark.ci
 def test_a_program_that_never_commits_is_told_so_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    """What each scenario would say alike is said once: the others are not played. Progress of --json is on stderr."""
+    """A failure common to all scenarios is reported once: the others are skipped. Progress of --json is on stderr."""
     command = of_worker("wrong_workers.py", "never-commits")
     with pytest.raises(SystemExit) as ended:
         cli.main(["exam", "--json", "--within", "3", "--", *command])

@@ -1,4 +1,4 @@
-"""The page of report cards says what came of the exams that it is made of."""
+"""Page of report cards, generated from the results of the exams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .report_cards import PAGE, card_of, kept, page, sections
 
 
 def test_the_page_is_made_of_the_results() -> None:
-    """Nobody has changed it by hand, and each client that it names can be examined again."""
+    """It was not edited by hand, and each client on it can be examined again."""
     assert PAGE.read_text("utf-8") == page(kept(), CLIENTS)
     assert {card["client"] for card in kept()} <= set(CLIENTS)
 

@@ -23,7 +23,7 @@ ACCEPT, RELEASE = 1, 2
 
 
 class Queue(Stand):
-    """A trace, and what members of a share group say to leaders and are told."""
+    """Trace of requests and responses between members of a share group and leaders."""
 
     def acknowledge(
         self,
@@ -35,7 +35,7 @@ class Queue(Stand):
         last: int | None = None,
         is_answered: bool = True,
     ) -> None:
-        """A member says what becomes of records of partition 0, a kind for each, or one for all up to the last."""
+        """Acknowledge records of partition 0, with a type for each, or one for all up to the last."""
         batch = AcknowledgementBatch(first, first + len(kinds) - 1 if last is None else last, kinds)
         asked = ShareAcknowledge("exam", "m", 1, (TopicIdEntry(TOPIC_ID, (ShareFetchPartition(0, (batch,)),)),))
         topics = (TopicIdEntry(TOPIC_ID, (ShareAcknowledgedPartition(0, code),)),)

@@ -264,7 +264,7 @@ def test_work_in_a_transaction_is_no_trespass() -> None:
 
 
 def test_what_is_not_written_for_readers_of_what_is_committed_is_missing() -> None:
-    """What was only written in a transaction that was given up is not processed; what nobody can read need not be."""
+    """Records written only in an aborted transaction are not processed; unreadable ones need not be."""
     stand = Stand()
     stand.produce("a", "0-0", "0-1", transactional_id="t")
     stand.trace.excuse(0, 2)
@@ -282,7 +282,7 @@ def test_what_is_written_without_acknowledgements_is_processed() -> None:
 
 
 def test_where_an_instance_reads_on_is_told(stand: Stand) -> None:
-    """Reading on is no news; beginning elsewhere than where it was is, as is an error."""
+    """Continuing is no event; starting at another offset is, as is an error."""
     stand.fetch("a", 0, 3)
     stand.fetch("a", 0, 2, offset=3)
     stand.fetch("a", 0, 4, offset=1)
@@ -297,7 +297,7 @@ def test_where_an_instance_reads_on_is_told(stand: Stand) -> None:
 
 
 def test_without_an_output_who_reads_what_another_owns_is_seen() -> None:
-    """Where nobody says what was processed, an instance works on what it reads."""
+    """Without output, an instance is taken to process what it reads."""
     stand = Stand(works_late_s=0.0, output=None)
     stand.sync("a", 0, 1)
     stand.fetch("a", 1, 3)
@@ -311,7 +311,7 @@ def test_without_an_output_who_reads_what_another_owns_is_seen() -> None:
 
 
 def test_who_does_not_find_its_coordinator_is_known(stand: Stand) -> None:
-    """It can't say that it leaves until it was told who coordinates its group; other groups are no matter of it."""
+    """Until the coordinator is found it can't leave its group; other groups do not matter."""
 
     def asks(group_id: str, code: ErrorCode) -> None:
         told = FindCoordinatorResponse((FoundCoordinator(group_id, NO_NODE, code),))

@@ -55,7 +55,7 @@ class TransactionalWorker(Worker):
             self.give_up(error.args[0])
 
     def send_offsets(self, offsets: list[TopicPartition]) -> None:
-        """Let offsets be part of the transaction; this may never come back, see docs/client-bugs.md."""
+        """Add offsets to the transaction; this may block without end, see docs/client-bugs.md."""
         watchdog = threading.Timer(STUCK_S, self.give_way)
         watchdog.start()
         try:

@@ -20,7 +20,7 @@ ASK_AGAIN_S = 0.2
 
 
 def login() -> dict[str, str]:
-    """Return what librdkafka is told of how to connect and log in, as the exam has it in the environment."""
+    """Return librdkafka's settings of connection and log-in from the exam's environment."""
     keys = {
         "security.protocol": "EXAM_SECURITY_PROTOCOL",
         "ssl.ca.location": "EXAM_CA",
@@ -32,7 +32,7 @@ def login() -> dict[str, str]:
 
 
 def is_number(message: Message) -> bool:
-    """Tell whether a record is a number such as ``2-17``."""
+    """Return whether a record is a number such as ``2-17``."""
     partition, _, offset = message.value().decode().partition("-")
     return partition.isdecimal() and offset.isdecimal()
 
@@ -123,7 +123,7 @@ class Worker:
         consumer.incremental_assign(places or partitions)
 
     def asked_for(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return what is committed of some partitions, as soon as it is told; nothing if it is to end before."""
+        """Return the committed offsets of partitions when they arrive; none if the program ends before."""
         while partitions and not self.is_over:
             try:
                 places = self.consumer.committed(partitions, ASK_WITHIN_S)

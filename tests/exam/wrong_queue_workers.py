@@ -27,7 +27,7 @@ def way(kind: type[QueueWorker]) -> type[QueueWorker]:
 
 @way
 class AcceptsBeforeItWorks(QueueWorker):
-    """Says that it is done, and works then."""
+    """Accepts records before processing them."""
 
     def process(self, messages: list[Message]) -> None:
         for message in messages:
@@ -41,7 +41,7 @@ class AcceptsBeforeItWorks(QueueWorker):
 
 @way
 class NeverAccepts(QueueWorker):
-    """Works, and does not say that it has: everything comes again until it is given up."""
+    """Processes records without accepting them: they are redelivered up to the limit."""
 
     def process(self, messages: list[Message]) -> None:
         for message in filter(is_number, messages):

@@ -96,7 +96,7 @@ class SwallowsErrors(Worker):
 
 @way
 class StartsAtTheEnd(Worker):
-    """Leaves out what came before it, since nobody has set auto.offset.reset."""
+    """Misses earlier records, since auto.offset.reset is not set."""
 
     FIRST_OFFSET = OFFSET_END
 
@@ -137,7 +137,7 @@ class LeavesWithoutAWord(Worker):
 
 @way
 class DoesNotEnd(Worker):
-    """Has other things to do than to end when it is told to."""
+    """Ignores the signal to end."""
 
     def end(self, *_: object) -> None:
         pass
@@ -145,7 +145,7 @@ class DoesNotEnd(Worker):
 
 @way
 class WorksOnWhatItLost(Worker):
-    """Has a queue of its own, and works it off whoever owns the partitions by then."""
+    """Processes its queue, whoever owns the partitions by then."""
 
     def __init__(self, *arguments: str) -> None:
         super().__init__(*arguments)
@@ -214,7 +214,7 @@ class StartsOver(Worker):
 
 @way
 class RetriesForEver(Worker):
-    """Tries a commit again until it succeeds, whatever is wrong with it."""
+    """Retries a commit until it succeeds, whatever the error."""
 
     def commit(self) -> None:
         while self.done and not self.is_over:
@@ -242,7 +242,7 @@ class StandsStillAfterAnError(Worker):
 
 @way
 class PromisesTooMuch(Worker):
-    """Is right as it is, and is said to write each record once."""
+    """Correct at-least-once program that claims to write each record once."""
 
     COMMIT_EVERY_S = 1.5
 

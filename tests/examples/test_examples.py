@@ -49,7 +49,7 @@ def test_embed_in_30_lines(tmp_path: Path) -> None:
 
 
 def test_the_embedding_takes_30_lines() -> None:
-    """The host of the first example is as short as its name says, imports included."""
+    """The host of the first example has as few lines as its name promises, imports included."""
     text = (EXAMPLES / "embed_in_30_lines.py").read_text("utf-8")
     host = text.partition("# -----")[0].rpartition('"""')[2]
     code = [line for line in host.splitlines() if line.strip() and not line.lstrip().startswith("#")]
@@ -101,7 +101,7 @@ def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_asyncio_member(tmp_path: Path, protocol: str) -> None:
-    """It joins, is given every partition, commits, and leaves when it is interrupted."""
+    """It joins, gets every partition, commits, and leaves when interrupted."""
     with open_server(tmp_path) as server:
         settings = ("--set", "auto.commit.interval.ms=300", "--set", f"group.protocol={protocol}")
         words = [server.bootstrap, "example", TOPIC, *settings]
@@ -130,7 +130,7 @@ def test_the_host_of_a_member_is_short() -> None:
 
 
 def test_rebalance_causes(tmp_path: Path) -> None:
-    """Of a real broker's log every rebalance is told with its cause, and how many there are of each."""
+    """Each rebalance in a real broker's log has its cause, and causes are counted."""
     unpack_broker_log(tmp_path)
     *lines, totals = run(EXAMPLES / "rebalance_causes.py", tmp_path, cwd=tmp_path)
 

@@ -1,1 +1,1 @@
-"""Histories in words."""
+"""Text form of histories."""

@@ -76,7 +76,7 @@ def test_the_scopes_are_listed() -> None:
     ],
 )
 def test_wrong_use(words: tuple[str, ...], why: str) -> None:
-    """What can't be carried out says why, with status 2."""
+    """Impossible arguments give the reason and status 2."""
     done = explore(*words)
     assert done.status == 2
     assert why in done.error

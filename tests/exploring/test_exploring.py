@@ -23,7 +23,7 @@ QUIET_WORDS = ("commit", "leave", "die", "time", "move")
 
 
 def one(protocol: str, instance_id: str | None = None, words: tuple[str, ...] = ALL_WORDS) -> Scope:
-    """Return a scope with one process, whose log answers at once where nothing goes wrong with it."""
+    """Return a scope with one process and a log that answers at once."""
     return Scope((Process("c1", protocol, instance_id),), log_is_late="refuse" in words, words=words)
 
 
@@ -77,7 +77,7 @@ def test_jobs_find_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_commits(stage: Stage) -> None:
-    """Say that a law is broken when there is an offset."""
+    """Law that is broken when there is an offset."""
     partition = stage.coordinator.partition(LOG_PARTITION)
     require(partition is None or not partition.offset_count(), "somebody has committed")
 
@@ -158,7 +158,7 @@ def test_memory_that_is_known_beside_another_log(monkeypatch: pytest.MonkeyPatch
 
 
 def test_who_is_told_while_a_known_log_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is answered when a log partition goes away counts, also if what comes of its log was seen before."""
+    """Responses at the unloading of a log partition count, also if the state of its log was seen before."""
     plant(monkeypatch, "KAFKA-20634")
     scope = Scope((Process("s1", instance_id="i1"),), log_is_late=True, words=("commit", "move"))
 
@@ -168,7 +168,7 @@ def test_who_is_told_while_a_known_log_is_loaded(monkeypatch: pytest.MonkeyPatch
 
 
 def test_steps_that_are_given_as_they_stand() -> None:
-    """Steps of nobody may have operands: a load that breaks off serves nothing, and the next one all there is."""
+    """Steps without a consumer may have operands: an interrupted load serves nothing, and the next one everything."""
     scope = Scope((Process("c1"),), words=("move",), also=("commit", "read_breaks 0", "topic grow orders 9"))
     found = explore(scope, max_depth=4)
 
@@ -180,7 +180,7 @@ def test_steps_that_are_given_as_they_stand() -> None:
 
 
 def test_one_broken_law_can_be_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search ends with the first law that is broken, where that is asked for: other histories are not looked at."""
+    """With that option, the search ends at the first broken law."""
     plant(monkeypatch, "KAFKA-10284")
     scope = one("classic", "i1", QUIET_WORDS)
 
@@ -202,7 +202,7 @@ def test_who_took_which_step() -> None:
 
 
 def test_users_explore_their_own_log_store() -> None:
-    """A store that loses what it says it has written breaks a law, in the shortest history."""
+    """A store that loses acknowledged records breaks a law, in the shortest history."""
 
     class Forgetful(MemoryLogStore):
         def _write(self, partition: int, records: Any) -> int:
@@ -233,7 +233,7 @@ def test_the_scopes_that_have_names() -> None:
 
 
 def test_enough_is_enough() -> None:
-    """A search ends in the middle of a level when there are states enough, and says so."""
+    """A search ends within a level at the maximum of states, and reports it."""
     found = explore(one("classic"), max_states=1)
 
     assert not found.is_closed

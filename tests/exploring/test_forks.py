@@ -1,4 +1,4 @@
-"""Copies of a coordinator go on alike and apart from each other; a fingerprint tells what comes of a state."""
+"""Copies of a coordinator: equal and independent behaviour, and equal fingerprints of equal states."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def requests_of(stage: Stage) -> list[Request]:
 @as_one_test
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_equal_fingerprints_have_equal_successors(kind: str) -> None:
-    """What comes of two states with one fingerprint is the same, whatever way led to them."""
+    """States with one fingerprint have equal successors, whatever led to them."""
     met: dict[bytes, tuple[GroupCoordinator, list[Request]]] = {}
     again = 0
     for seed in SEEDS:
@@ -222,7 +222,7 @@ def test_equal_fingerprints_have_equal_successors(kind: str) -> None:
 
 
 def test_members_can_change_places() -> None:
-    """States are equal but for the ids of members, if a fingerprint is asked for that knows them by other names."""
+    """With renamed member ids, states that differ only in these have equal fingerprints."""
 
     class ByPlace(Names):
         def __init__(self, *ids: str) -> None:
@@ -263,7 +263,7 @@ class FromNowOn(Names):
 
 
 def test_what_cannot_be_copied() -> None:
-    """A load under way reads on from a log, which nobody can do twice."""
+    """A load in progress reads from a log, which can't be done twice."""
     coordinator = GroupCoordinator(config=Config(offsets_topic_num_partitions=1), log_store=MemoryLogStore())
     coordinator.begin_load(0)
 

@@ -1,4 +1,4 @@
-"""Histories in words: they are read and written, and played with every law looked at."""
+"""Text form of histories: read, written, and played with all laws checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROWS = ["start c1", "go c1", "go c1", "start c2", "go c2", "go c1", "go c1", "g
 
 
 def test_steps_are_words() -> None:
-    """A step is written as it is read, whatever stands behind its word."""
+    """A step is written as it is read, with any operands."""
     for text in ("go c1", "time", "time 5000", "refuse MESSAGE_TOO_LARGE", "marker c1 abort", "topic create audit 2"):
         assert str(Step.of(text)) == text
     assert Step.of("crash 1") == Step("crash", (1,))
@@ -57,7 +57,7 @@ def test_what_is_no_step(text: str, why: str) -> None:
 
 
 def test_a_history_is_a_file() -> None:
-    """It reads from TOML, and comes back from JSON as it was."""
+    """It is read from TOML, and written to JSON and back unchanged."""
     trace = Trace.of(tomllib.loads(STATIC))
 
     assert Trace.of(json.loads(json.dumps(trace.table()))) == trace
@@ -77,13 +77,13 @@ def test_a_history_is_a_file() -> None:
     ],
 )
 def test_what_is_no_history(table: dict[str, Any], why: str) -> None:
-    """What a history names that there is not is named, whenever it is noticed."""
+    """Unknown names are reported, at whatever point they are noticed."""
     with pytest.raises(HistoryError, match=why):
         play(Trace.of(table))
 
 
 def test_a_group_grows() -> None:
-    """Two consumers come together, as requests and answers tell; no law is broken."""
+    """Two consumers join, by their requests and responses; no law is broken."""
     played = play(Trace(Scope(), steps_of(GROWS)))
 
     assert played.broken is None
@@ -168,7 +168,7 @@ def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_users_bring_laws_and_watch() -> None:
-    """A law of one's own is looked at after each step, and a history can be watched."""
+    """A custom law is checked after each step, and a history can be observed."""
     seen: list[int] = []
 
     def nobody_shares(stage: Stage) -> None:
@@ -185,7 +185,7 @@ def test_users_bring_laws_and_watch() -> None:
 
 
 def test_an_exception_of_the_core_is_a_broken_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the coordinator raises ends a history as a law does."""
+    """An exception of the coordinator ends a history like a broken law."""
 
     def breaks(self: GroupMetadata, *arguments: object) -> None:
         raise KeyError(Cause.LEAVE)

@@ -35,7 +35,7 @@ DAY_MS = 24 * 3_600_000
 
 
 class ControlClient:
-    """Asks a server for faults, from a thread of its own."""
+    """Client of the control port, in a thread of its own."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -137,7 +137,7 @@ def test_others_have_their_turn_while_ten_years_pass() -> None:
 
 
 def test_a_server_dies_and_comes_back_over_http(tmp_path: Path) -> None:
-    """/crash lets nobody listen any more, /restart brings the server back on its port, with what is on disk."""
+    """/crash closes the port, /restart opens it again, with the state on disk."""
     with serve_with_control("--data-dir", str(tmp_path), "--topic", "orders:1") as (serving, client):
         assert client.ask("POST", "/crash") == (200, {"result": None})
         with pytest.raises(ConnectionRefusedError):
@@ -183,7 +183,7 @@ def test_nodes_fail_and_leaders_move_over_http() -> None:
 
 
 def test_nodes_have_consecutive_ports() -> None:
-    """With a port of its own the first node has it, and the others those after it; so it is with what is advertised."""
+    """With a given port the first node has it, and the others the following ones; likewise for advertised ports."""
     ports = FreePorts()
     with serve("--port", str(ports.first), "--nodes", "2", "--advertised-port", "7000") as serving:
         assert f"127.0.0.1:{ports.first}, 127.0.0.1:{ports.first + 1}" in serving.line
@@ -248,7 +248,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
     ],
 )
 def test_what_can_not_be_done_is_said(path: str, body: object, message: str) -> None:
-    """Arguments that are missing, unknown or of another type, and what the words themselves refuse: 400, in words."""
+    """Missing, unknown and mistyped arguments, and refused ones: status 400 with the reason."""
     ((status, answer),) = answers(("POST", path, body, {}))
 
     assert status == 400
@@ -256,7 +256,7 @@ def test_what_can_not_be_done_is_said(path: str, body: object, message: str) -> 
 
 
 def test_a_log_has_no_faults_while_no_node_runs() -> None:
-    """Nobody would remember them when the server is back: 400, in words."""
+    """Faults would be lost at the restart of the server: status 400 with the reason."""
     words = (("/hold_appends", {}), ("/fail_next_append", {"error": "NOT_ENOUGH_REPLICAS"}))
     _, *refused = answers(("POST", "/crash", {}, {}), *(("POST", path, body, {}) for path, body in words))
 

@@ -1,4 +1,4 @@
-"""Each API has an answer that says nothing but an error, and a client finds it there in every version."""
+"""Error responses: each API has one that contains only an error, readable in every version."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_api_can_fail() -> None:
 @as_one_test
 @pytest.mark.parametrize("api_key", sorted(APIS.keys() - {METADATA} - TOKENS))
 def test_the_error_is_where_clients_look(api_key: int) -> None:
-    """Whatever entries the answer has, each carries the error; one without entries carries it at the top."""
+    """Every entry of the response has the error; a response without entries has it at the top."""
     for version in versions_of(api_key):
         if api_key == DESCRIBE_LOG_DIRS and version < 3:
             continue  # these have no place for an error of the whole

@@ -58,7 +58,7 @@ def heartbeat(server: ServerThread, joined: JoinGroupResponse) -> ErrorCode:
 
 
 def test_a_classic_group_can_be_made_to_rebalance(server: ServerThread) -> None:
-    """Its members are told to join again; one that rebalances already, or has no members, can't begin."""
+    """Its members have to rejoin; a group without members, or in a rebalance, can't begin one."""
     joined = join_classic(server)
     server.begin_rebalance("g")
 
@@ -103,7 +103,7 @@ def test_consumer_groups_expire_and_rebalance_too(server: ServerThread) -> None:
 
 
 def test_a_coordinator_moves(server: ServerThread) -> None:
-    """Who waits is told to look anew; members and offsets are what the log has."""
+    """Waiting requests fail with NOT_COORDINATOR; members and offsets are those of the log."""
     joined = join_classic(server)
     waiting = Answer()
     join = JoinGroup("g", protocols=(JoinProtocol("range", b""),), requires_known_member_id=False)
@@ -151,7 +151,7 @@ def test_a_consumer_group_that_writes_is_not_disturbed(server: ServerThread) -> 
     ],
 )
 def test_appends_fail(server: ServerThread, error: ErrorCode | str, told: ErrorCode) -> None:
-    """The next append fails, clients are told what Kafka tells them, and the one after that is written."""
+    """The next append fails, clients get Kafka's error, and the one after that is written."""
     server.fail_next_append(error)
 
     assert commit(server) == [told]
@@ -167,7 +167,7 @@ def test_an_append_that_was_to_fail_and_is_let_off(server: ServerThread) -> None
 
 
 def test_appends_that_are_held_are_written_later(server: ServerThread) -> None:
-    """A commit is answered when its append is released; until then nobody reads it."""
+    """A commit is answered when its append is released; until then it is invisible."""
     with server.hold_appends() as held:
         answer = Answer()
         server.run(lambda broker: broker.coordinator.submit(COMMIT, answer))
@@ -179,7 +179,7 @@ def test_appends_that_are_held_are_written_later(server: ServerThread) -> None:
 
 
 def test_held_appends_can_be_refused(server: ServerThread) -> None:
-    """What was held is refused, and was never written; what comes later waits on until it is released."""
+    """Held appends are refused, and never written; later ones wait until they are released."""
     held = server.hold_appends()
     server.run(lambda broker: broker.coordinator.submit(COMMIT, Answer()))
     held.refuse("NOT_ENOUGH_REPLICAS")

@@ -1,4 +1,4 @@
-"""Rules see requests before they are handled and answers before they leave, and do with them what they are told."""
+"""Rules for faults, applied to requests before they are handled and to responses before they are sent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def world() -> FaultyWorld:
 
 
 def test_an_answer_that_fails_comes_too_late(world: FaultyWorld) -> None:
-    """With ``after`` the client is told an error though the offset is committed, as when an answer is lost."""
+    """With ``after`` the client gets an error though the offset is committed, like a lost response."""
     world.fail_next("OffsetCommit", ErrorCode.REQUEST_TIMED_OUT, after=True)
 
     assert world.commit() == [ErrorCode.REQUEST_TIMED_OUT]
@@ -97,7 +97,7 @@ def test_who_wants_no_answer_is_disconnected(world: FaultyWorld) -> None:
 
 
 def test_a_function_sees_requests_and_answers(world: FaultyWorld) -> None:
-    """It is told who asks what in which version, and, afterwards, what is answered."""
+    """It gets client, API and version, and, afterwards, the response."""
     world.reach("stable")
     seen: list[Call] = []
     for after in (False, True):
@@ -113,7 +113,7 @@ def test_a_function_sees_requests_and_answers(world: FaultyWorld) -> None:
 
 
 def test_a_function_changes_requests_and_answers(world: FaultyWorld) -> None:
-    """What it puts in place of the request is handled, what it puts in place of the answer is sent."""
+    """Its replacement of the request is handled, and its replacement of the response sent."""
 
     def commit_99(call: Call) -> None:
         call.request = evolve(call.request, topics=(TopicToCommit("t", (OffsetToCommit(0, 99),)),))
@@ -130,7 +130,7 @@ def test_a_function_changes_requests_and_answers(world: FaultyWorld) -> None:
 
 
 def test_what_a_function_does_to_a_request_stays_with_it(world: FaultyWorld) -> None:
-    """The same bytes are read as what they say the next time, also if somebody writes into the request."""
+    """Equal bytes are decoded again, also if the function writes into the request."""
     world.reach("stable")
 
     def spoil(call: Call) -> None:
@@ -206,7 +206,7 @@ def test_who_is_gone_is_not_answered(world: FaultyWorld) -> None:
 
 
 def test_a_request_can_be_dropped(world: FaultyWorld) -> None:
-    """It is never answered, nor is anything behind it; the connection stays open."""
+    """It is never answered, nor any request behind it; the connection stays open."""
     world.add(Rule("OffsetCommit", Call.drop, times=1))
     connection = world.broker.connect("/127.0.0.1")
     feed(connection, wire_frame(8, 9, COMMIT) + api_versions(7))
@@ -217,7 +217,7 @@ def test_a_request_can_be_dropped(world: FaultyWorld) -> None:
 
 
 def test_a_connection_can_be_closed(world: FaultyWorld) -> None:
-    """The client sees its connection end, after its request was handled if the rule says so."""
+    """The connection ends, after its request was handled if the rule has ``after``."""
     for after in (False, True):
         world.add(Rule("OffsetCommit", Call.disconnect, times=1, after=after))
         sent = world.send(8, 9, COMMIT)
@@ -241,7 +241,7 @@ def test_a_connection_can_be_closed(world: FaultyWorld) -> None:
     ],
 )
 def test_rules_are_for_some_requests(world: FaultyWorld, where: object, is_met: bool) -> None:
-    """A mapping compares what the request says, its groups and topics among that; a function may look at all of it."""
+    """A mapping compares fields of the request, its groups and topics included; a function may inspect all of it."""
     rule = world.add(Rule("OffsetCommit", lambda call: None, where=where))  # type: ignore[arg-type]
     world.commit()
 

@@ -1,4 +1,4 @@
-"""Who only looks changes nothing: recorded conversations go as ever on a server with rules that do nothing."""
+"""Rules without effect: recorded conversations are unchanged on a server with them."""
 
 from __future__ import annotations
 
@@ -127,9 +127,8 @@ def count_bytecodes(act: Callable[[], object]) -> int:
 
 
 def bytecodes_by_request(world: WireWorld) -> dict[str, int]:
-    """Let a consumer live, in both protocols; return what each of its requests takes, from its bytes to the answer's.
-
-    The second of two equal requests counts, where there can be two.
+    """Run a consumer in both protocols; return the opcodes of each request, from its bytes to the response's. The
+    second of two equal requests counts, where there can be two.
     """
     connection = world.broker.connect("/127.0.0.1")
     found: dict[str, int] = {}

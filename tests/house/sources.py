@@ -1,4 +1,4 @@
-"""What the house tests look at: the checkout's Python files, parsed."""
+"""Python files of the checkout, parsed."""
 
 from __future__ import annotations
 
@@ -84,14 +84,8 @@ def package_sources() -> tuple[Source, ...]:
 
 
 def check_sources(checked: Iterable[Source], complaints: Callable[[Source], Iterable[str]]) -> None:
-    """Hold files against a rule, and name all that break it.
-
-    Args:
-        checked: the files.
-        complaints: says of one file what there is wrong with it.
-
-    Raises:
-        AssertionError: there is something; each complaint stands in a line, after the name of its file.
+    """Check files against a rule, and report all that break it. Args: checked: the files. complaints: returns the
+    problems of one file. Raises: AssertionError: there are problems; each is a line with the name of its file.
     """
     found = [f"{source.name}: {complaint}" for source in checked for complaint in complaints(source)]
     assert not found, "\n".join(["", *found])

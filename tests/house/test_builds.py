@@ -67,7 +67,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 
 
 def test_builds_are_reproducible(built: Distributions, tmp_path: Path) -> None:
-    """A build of the unpacked sdist, whose files have other times, gives the same bytes."""
+    """Building the unpacked sdist, with other file times, gives the same bytes."""
     top = unpack(built.sdist, tmp_path / "unpacked")
     for path in top.rglob("*"):
         os.utime(path, (0, 0))
@@ -108,7 +108,7 @@ def test_an_index_takes_them(built: Distributions) -> None:
 
 
 def test_the_wheel_passes_the_readme(built: Distributions, tmp_path: Path) -> None:
-    """The wheel in an environment of its own passes the tests of the README from an sdist without its package."""
+    """Installed in a new environment, the wheel passes the tests of the README from an sdist without its package."""
     venv = tmp_path / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", venv, cwd=tmp_path)
     (packages,) = venv.glob("lib/python*/site-packages")

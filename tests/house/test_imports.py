@@ -1,4 +1,4 @@
-"""Who may import whom: the layers hold, and the base install needs two packages."""
+"""Import rules: layers, and the two packages of the base install."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def outer_imports(source: Source) -> set[str]:
 
 
 def is_allowed(imported: str, allowed: tuple[str, ...]) -> bool:
-    """Tell whether a module lies in one of the allowed parts."""
+    """Return whether a module is in one of the allowed parts."""
     return any(part == EVERYTHING or imported == part or imported.startswith(f"{part}.") for part in allowed)
 
 
@@ -344,7 +344,7 @@ def test_what_needs_no_pyspark_lies_elsewhere() -> None:
 
 @pytest.mark.parametrize(("part", "lazy"), sorted(LAZY_ONLY))
 def test_the_codec_is_loaded_on_demand(part: str, lazy: str) -> None:
-    """Where the table says lazily, no import stands at the top of the file."""
+    """Lazy imports of the table are not at the top of the file."""
     for source in package_sources():
         if part_of(source.module) == part:
             for node in source.tree.body:
@@ -384,7 +384,7 @@ def test_sub_packages_are_layers(part: str) -> None:
 
 
 def test_the_table_names_only_what_there_can_be() -> None:
-    """What a line of the table allows has a line itself."""
+    """All parts that a line of the table allows have a line."""
     for part, allowed in MAY_IMPORT.items():
         for name in allowed:
             assert name == EVERYTHING or any(is_allowed(known, (name, name.split(".")[0])) for known in MAY_IMPORT), (
@@ -440,7 +440,7 @@ MODULES_OF_THE_COORDINATOR_MAX = 40
 
 
 def test_the_coordinator_is_light_until_it_is_made() -> None:
-    """Who only names ``GroupCoordinator`` imports the handlers of no type of group, nor what copies a coordinator."""
+    """Importing ``GroupCoordinator`` loads neither the handlers of group types nor the copying of coordinators."""
     program = "import sys, groupcoord; groupcoord.GroupCoordinator; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("groupcoord")}
@@ -492,12 +492,12 @@ API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 def schemas(names: list[str]) -> set[str]:
-    """Return the APIs whose schema is among the names of modules."""
+    """Return the APIs whose schemas are among module names."""
     return {name.split(".")[2] for name in names if name.startswith("kio.schema.")}
 
 
 def test_the_server_starts_with_little() -> None:
-    """It imports the code of no other command, and, after that of later requests, only schemas that clients ask for."""
+    """It loads no code of other commands, and for requests only the schemas that clients need."""
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER_PROGRAM, "serve", "--port", "0", "--topic", "orders:1"],
         stdout=subprocess.PIPE,
@@ -542,7 +542,7 @@ def layer_of(module: str) -> int:
 
 
 def layered(module: str) -> bool:
-    """Tell whether a module is in one of the layers."""
+    """Return whether a module is in one of the layers."""
     return any(is_allowed(module, names) for names in CORE_LAYERS)
 
 

@@ -74,7 +74,7 @@ def test_nobody_asks_of_which_kind_a_group_is() -> None:
 
 
 def test_what_serves_all_kinds_names_none() -> None:
-    """What serves groups of all kinds imports the group of none, nor its handlers."""
+    """Modules for all group types import neither the group of one type nor its handlers."""
     folders = ("classic", "consumer", "share", "streams")
     kinds = tuple(f"groupcoord.core.groups.{folder}." for folder in folders)
 

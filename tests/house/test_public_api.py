@@ -149,7 +149,7 @@ def test_pages_use_the_public_api_only() -> None:
 
 
 def test_public_api(pytestconfig: pytest.Config) -> None:
-    """The list of the public API is what docs/reference.md and the code say."""
+    """The list of the public API agrees with docs/reference.md and the code."""
     names = public_names()
     text = "".join(f"{line}\n" for dotted, value in names.items() for line in lines_of(dotted, value))
     if pytestconfig.getoption("rewrite"):

@@ -40,7 +40,7 @@ def is_docstring(node: ast.Expr) -> bool:
 
 @pytest.mark.parametrize("folder", BOUNDS)
 def test_size(folder: str) -> None:
-    """Neither code nor files nor words have become more than the bounds say."""
+    """Code, files and words are within their bounds."""
     found = [source for source in sources() if source.name.startswith(f"{folder}/")]
     sizes = {"code": sum(map(code_lines, found)), "files": len(found), "words": sum(map(words, found))}
 

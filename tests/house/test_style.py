@@ -151,7 +151,7 @@ def wrong_exports(source: Source) -> Iterator[str]:
 
 
 def test_exported_names_exist() -> None:
-    """What a module lists in ``__all__`` is there, and listed once."""
+    """All names in ``__all__`` exist, once each."""
     pytest.importorskip("kio")
     check_sources(package_sources(), wrong_exports)
 
@@ -176,7 +176,7 @@ def test_the_top_level_is_as_planned() -> None:
 
 
 def test_the_package_has_few_entries() -> None:
-    """What the package is shows at a look: its modules and folders are few."""
+    """The package has few modules and folders at the top."""
     found = {source.module.split(".")[1] for source in package_sources() if "." in source.module} - {"__main__"}
 
     assert len(found) <= PACKAGE_ENTRIES_MAX, sorted(found)

@@ -1,6 +1,5 @@
-"""What else can happen in the world of the random tests, besides what the published machine does.
-
-An action that needs somebody picks among those there are, by number; where there is nobody, nothing happens.
+"""Actions of the random tests in addition to those of the published machine. An action picks its subject by number;
+without subjects it does nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def picked(candidates: Sequence[T], which: int) -> T | None:
 
 
 class MemberActions(FullWorld):
-    """What members of groups do, and those who would like to be members."""
+    """Actions of members, and of clients that try to be members."""
 
     def a_consumer_of_some_kind_starts(
         self, group_id: str, instance_id: str | None, protocols: tuple[str, ...], kind: int
@@ -115,7 +114,7 @@ class MemberActions(FullWorld):
         return (TopicToCommit(name if topic_id == ZERO_UUID else None, offsets, topic_id),)
 
     def a_consumer_joins_again(self, who: int, changes: bool) -> None:
-        """A consumer rejoins its group: as a leader does whose topics changed, or since its own interests changed."""
+        """Rejoin a consumer: a leader with changed topics, or a member with a changed subscription."""
         ready = [c for c in self.fleet.ready("stable", "syncing") if isinstance(c, ClassicConsumer)]
         consumer = picked(ready, who)
         if consumer is not None:
@@ -134,7 +133,7 @@ class MemberActions(FullWorld):
             self.restart_static(consumer)
 
     def several_are_removed(self, group_id: str, by_instance: bool, count: int) -> None:
-        """An administrator removes members in one request, some of whom there are not."""
+        """Remove members in one request of an administrator, some of them unknown."""
         chosen = [a for a in self.fleet.consumers if a.group_id == group_id and a.member_id][:count]
         entries = [
             LeavingMember("" if by_instance and a.instance_id else a.member_id, a.instance_id, "removed")
@@ -143,7 +142,7 @@ class MemberActions(FullWorld):
         self.submit(LeaveGroup(group_id, (*entries, LeavingMember("nobody"), LeavingMember("", "no-such-instance"))))
 
     def a_ghost_speaks(self, who: int, kind: str) -> None:
-        """A consumer that was given up, or replaced, goes on for a moment."""
+        """Let a removed or replaced consumer continue for a moment."""
         ghost = picked([a for a in self.fleet.consumers if not a.is_alive and a.member_id], who)
         if ghost is None:
             return
@@ -156,7 +155,7 @@ class MemberActions(FullWorld):
                 self.submit(evolve(ghost, phase=kind).next_request())
 
     def a_stranger_joins(self, group_id: str, asks_for_id: bool, protocols: tuple[str, ...], *, misfit: bool) -> None:
-        """Somebody joins and is never heard of again: with protocols or a type that nobody shares, or none at all."""
+        """Join a client that sends no second request: with unshared protocols or type, or none."""
         protocol_type = "other" if misfit else "connect" if group_id == WORKERS else "consumer"
         joins = tuple(JoinProtocol(name, b"") for name in protocols)
         self.submit(
@@ -184,17 +183,17 @@ class MemberActions(FullWorld):
 
 
 class OutsiderActions(MemberActions):
-    """Administrators, producers, and whoever else deals with groups without being a member."""
+    """Actions of administrators, producers and other clients that are no members."""
 
     def somebody_commits_in_a_peculiar_way(self, group_id: str, by_id: bool, size: int, retention_ms: int) -> None:
-        """A commit with metadata, perhaps too long, a retention of its own, and partitions that don't exist."""
+        """Commit with metadata, perhaps too long, a retention of its own, and missing partitions."""
         topics = self.offsets("orders", 0, 1, metadata="é" * size)
         topics += self.offsets("audit", 0, 5, by_id=by_id) + self.offsets("nowhere", 0)
         topics += tuple(TopicToCommit(None, (OffsetToCommit(0, 0),), gone) for gone in self.topics.gone[-1:])
         self.submit(OffsetCommit(group_id, topics, retention_time_ms=retention_ms))
 
     def a_clerk_deals_with_offsets(self, group_id: str) -> None:
-        """Somebody who may only see one topic is refused the others, and is served that one."""
+        """Requests with DESCRIBE on one topic are refused for the others, and served for that one."""
         self.submit_as(CLERK, OffsetCommit(group_id, self.offsets("orders", 0) + self.offsets("audit", 1)))
         topics = self.offsets("orders", 0) + self.offsets("audit", 1)
         self.submit_as(CLERK, TxnOffsetCommit(group_id, topics, 7, 0))
@@ -218,14 +217,14 @@ class OutsiderActions(MemberActions):
         self.submit(OffsetDelete(group_id, doomed))
 
     def a_topic_is_deleted(self, name: str) -> None:
-        """A topic is deleted, or (if it isn't there) made anew."""
+        """Delete a topic, or create it again."""
         if self.topics.topic_id(name) is None:
             self.create_topic(name, {"orders": PARTITIONS, "audit": 2}[name])
         else:
             self.delete_topic(name)
 
     def somebody_without_permission_asks(self, group_id: str, member_id: str) -> None:
-        """Every request of a principal without any permission is refused at once, whatever state the group is in."""
+        """Every request of a principal without permissions is refused at once, in any state of the group."""
         for request in requests_of_every_kind(group_id, member_id):
             assert not is_allowed(self.coordinator.call(request, NOBODY))
         commit = TxnOffsetCommit(group_id, self.offsets("orders", 0), 7, 0, "tx")
@@ -234,7 +233,7 @@ class OutsiderActions(MemberActions):
         assert bin(described.groups[0].authorized_operations % 2**32).count("1") in (1, 5)
 
     def somebody_errs(self) -> None:
-        """What is wrong with a request comes before the state of the group and of its log partition."""
+        """Errors of a request precede those of the group and its log partition."""
         for request, error_code in requests_that_are_wrong():
             assert set(error_codes(self.coordinator.call(request))) == {error_code}
 
@@ -301,9 +300,8 @@ class Actions(OutsiderActions):
             self.memory_log.skip_offsets(partition, count)
 
     def the_process_restarts(self, written: int, max_size: int, loads: bool, breaks_after: int | None) -> None:
-        """The process is killed and started again, perhaps with another ``group.max.size``; nobody gets an answer.
-
-        Of what waits for the log, a part is ``written``. Then the log is loaded, or is found broken, or not loaded yet.
+        """Kill and restart the process, perhaps with another ``group.max.size``; pending requests get no response. Of
+        the pending appends, a part is ``written``. Then the log is loaded, or is found broken, or not loaded yet.
         """
         self.config = evolve(self.config, group_max_size=max_size)
         self.kill(written)
@@ -322,7 +320,7 @@ class Actions(OutsiderActions):
         assert self.coordinator.call(ListGroups()) == ListGroupsResponse(ErrorCode.NONE)
 
     def a_partition_moves_away(self, partition: int, is_late: bool) -> None:
-        """Another node becomes the coordinator of a log partition; or this is said of an election long ago."""
+        """Move a log partition to another node, by a present or an outdated election."""
         self.leader_epoch += not is_late
         self.coordinator.unload(partition, self.leader_epoch - is_late)
         self.deliver()
@@ -337,7 +335,7 @@ class Actions(OutsiderActions):
         self.deliver()
 
     def _forget_waiting(self, partition: int) -> None:
-        """What a partition's former leader still had under way is written or lost before the next one reads."""
+        """Write or lose the pending appends of a partition's former leader before the next one reads."""
         for ticket in self.store.waiting():
             if ticket.partition == partition:
                 error = None if self.random.random() < 0.5 else StorageError("injected")

@@ -42,14 +42,13 @@ def generation_of(group: AnyGroup) -> int:
 
 
 def is_dead(group: AnyGroup) -> bool:
-    """Tell whether a group has come to its end."""
+    """Return whether a group is dead."""
     return group.is_dead if isinstance(group, ModernGroup) else group.state is GroupState.DEAD
 
 
 def has_states_of_what_is_gone(group: object) -> bool:
-    """Tell whether a share group's epoch grows with each heartbeat, as in Kafka.
-
-    So it does where a topic was deleted while nobody served the group's log, and another one has its name.
+    """Return whether a share group's epoch grows with each heartbeat, as in Kafka: a topic was deleted while the
+    group's log was not served, and another one has its name.
     """
     return isinstance(group, ShareGroup) and not group.state.is_initialized_assigned()
 

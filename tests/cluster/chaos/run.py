@@ -98,7 +98,7 @@ class Chaos:
     # ------------------------------------------------------------ what happens
 
     async def one(self, kind: str) -> None:
-        """Let one thing happen, and wait until all is well."""
+        """Run one fault, and wait for recovery."""
         for record in self.records.values():
             record.longest_s = 0.0
         happened = await FAULTS[kind](self)
@@ -109,7 +109,7 @@ class Chaos:
         await asyncio.sleep(self.chance.uniform(*PAUSE_S))
 
     async def two(self, first: str, second: str) -> None:
-        """Let two things happen, the second while the first goes on."""
+        """Run two overlapping faults."""
 
         async def later() -> None:
             await asyncio.sleep(self.chance.uniform(0, SHORT_S[-1]))
@@ -137,7 +137,7 @@ class Chaos:
         return f" for {told}"
 
     async def cut_off(self, ways: Iterable[BlackHole]) -> str:
-        """Let nothing get through on these ways for a while."""
+        """Drop all traffic on these ways for a while."""
         self.fleet.cutter.cut(ways)
         told = await self._wait()
         self.fleet.cutter.mend(ways)
@@ -156,7 +156,7 @@ class Chaos:
         return f", started again after {told}"
 
     async def to_a_node(self, happens: Callable[[Node], Awaitable[str]]) -> Happened:
-        """Let something happen to one of the nodes."""
+        """Run a fault of one node."""
         return Happened(await happens(self.chance.choice(self.fleet.nodes)))
 
     async def to_clients(self, happens: Callable[[Clients], Awaitable[str]]) -> Happened:
@@ -164,7 +164,7 @@ class Chaos:
         return Happened(await happens(clients), clients.groups)
 
     async def to_a_server(self, happens: Callable[[Server], Awaitable[str]]) -> Happened:
-        """Let something happen to one of the engine's servers."""
+        """Run a fault of one of the engine's servers."""
         return Happened(await happens(self.chance.choice(self.fleet.servers)))
 
 
@@ -195,10 +195,8 @@ def kinds(servers: Sequence[Server]) -> list[str]:
 
 
 async def run(setting: Setting, faults: int, seed: int, folder: Path, say: Callable[[str], None]) -> Chaos:
-    """Let so many things happen, then see that everything is there, and return what was seen.
-
-    Raises:
-        LostError: something isn't, or groups stand still.
+    """Run a number of faults, then check that nothing is lost, and return the observations. Raises: LostError:
+    something is lost, or groups stand still.
     """
     async with fleet(setting, folder) as all_there:
         chaos = Chaos(all_there, random.Random(seed))
