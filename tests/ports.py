@@ -1,4 +1,4 @@
-"""A port for a server that is told where to listen."""
+"""Free port for a server that needs a number."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ class MemberProcess(Child):
 
     @property
     def owned(self) -> set[int]:
-        """The partitions it owns, as far as it has said so; none if the process is gone."""
+        """Its owned partitions by its output; none if the process is gone."""
         return set(self.started_at) if self.is_alive else set()
 
     def offset(self, partition: int) -> int:
@@ -287,7 +287,7 @@ class MemberProcess(Child):
             self.has_left = True
 
     def pause(self) -> None:
-        """Ask it to commit nothing more; :attr:`is_paused` tells when it has."""
+        """Request no further commits; :attr:`is_paused` is then set by its output."""
         self.say("pause")
 
     def resume(self) -> None:
@@ -300,10 +300,8 @@ def _by_partition(said: Mapping[str, Any]) -> dict[int, int]:
 
 
 def own_each_once(members: Iterable[MemberProcess], partition_count: int) -> bool:
-    """Tell whether the members own all partitions, each exactly one, and every member has some.
-
-    Raises:
-        ProcessError: one of them has ended.
+    """Return whether the members own all partitions, each exactly one, and every member has some. Raises: ProcessError:
+    one of them has ended.
     """
     owned: list[int] = []
     for member in members:
@@ -315,7 +313,7 @@ def own_each_once(members: Iterable[MemberProcess], partition_count: int) -> boo
 
 
 def acknowledged(members: Iterable[MemberProcess]) -> dict[int, int]:
-    """Return the last acknowledged offset of each partition, whoever committed it."""
+    """Return the last acknowledged offset of each partition, by any member."""
     last: dict[int, int] = {}
     for member in members:
         for partition, offset in member.acknowledged.items():
@@ -325,7 +323,7 @@ def acknowledged(members: Iterable[MemberProcess]) -> dict[int, int]:
 
 @frozen
 class GroupDescription:
-    """What the server says of a group: its state, and the names and ids of its members, each sorted."""
+    """Description of a group: its state, and the names and ids of its members, each sorted."""
 
     state: str
     client_ids: tuple[str, ...]

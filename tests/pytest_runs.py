@@ -1,4 +1,4 @@
-"""pytest in a process of its own, away from the settings of this checkout: for tests of tests."""
+"""pytest in a separate process, without the settings of this checkout: for tests of tests."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Queue(Stand):
 
 
 def test_what_is_accepted_before_it_is_processed_is_seen() -> None:
-    """The first record is told, and how many more; what is refused, or released, is none."""
+    """The first such record is named, and the others counted; rejected and released ones don't count."""
     queue = Queue()
     queue.produce("a", "0-0", "0-1")
     queue.acknowledge("a", 0, ACCEPT, ACCEPT, RELEASE)
@@ -58,7 +58,7 @@ def test_what_is_accepted_before_it_is_processed_is_seen() -> None:
 
 
 def test_work_after_acceptance_is_seen() -> None:
-    """Who was slow may finish in time; later it is a breach. What nobody has accepted is open."""
+    """A slow member may finish within a time; later it is a breach. Unaccepted records are open."""
     queue = Queue(works_late_s=0.0)
     queue.produce("a", "0-0")
     queue.acknowledge("b", 0, ACCEPT)
@@ -80,7 +80,7 @@ def test_what_nobody_has_accepted_is_given_up() -> None:
 
 
 def test_members_and_their_records_are_followed() -> None:
-    """Heartbeats tell what a member reads and that it leaves; fetches bring news if they acquire something."""
+    """Heartbeats have the subscription and a member's leaving; fetches are events if they acquire records."""
     queue = Queue()
     own = (TopicPartitions(TOPIC_ID, (0, 2)),)
     joined = ShareGroupHeartbeatResponse(ErrorCode.NONE, member_id="m", member_epoch=1, assignment=own)

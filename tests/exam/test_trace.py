@@ -1,4 +1,4 @@
-"""From requests and answers alone the trace tells who owned what, what was committed too early, and who was fenced."""
+"""Trace of an exam: owners, early commits and fencing, from requests and responses alone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TOPIC_ID = UUID(int=7)
 
 
 class Stand:
-    """A trace, and what instances say to a broker and are told."""
+    """Trace of requests and responses between instances and a broker."""
 
     def __init__(self, works_late_s: float = 3.0, output: str | None = "out") -> None:
         self.trace = Trace("exam", "in", output, {TOPIC_ID: "in"}.get, works_late_s=works_late_s)
@@ -98,7 +98,7 @@ def stand() -> Stand:
 
 
 def test_a_commit_that_passes_the_work_is_seen(stand: Stand) -> None:
-    """It is told which record is missing; one up to what is processed is fine, and one that is refused, too."""
+    """The missing record is named; a commit up to the processed offset is valid, and a refused one as well."""
     stand.produce("a", "0-0", "0-1", "0-3")
     stand.commit("a", 0, 2)
     assert not stand.trace.ahead
@@ -131,7 +131,7 @@ def test_a_commit_that_goes_back_is_seen(stand: Stand) -> None:
 
 
 def test_work_on_what_another_owns_is_seen() -> None:
-    """Who is told that it has lost a partition may finish in time; later it is a breach, if another owns it."""
+    """After losing a partition an instance may finish within a time; later it is a breach, if another one owns it."""
     stand = Stand(works_late_s=0.0)
     stand.sync("a", 0, 1)
     stand.sync("a", 0)
@@ -240,7 +240,7 @@ def test_who_was_late_by_a_generation_is_not_fenced() -> None:
 
 
 def test_without_an_output_a_commit_must_not_pass_what_was_sent() -> None:
-    """Nobody can have processed what was sent to no instance: whoever of the group it was sent to."""
+    """Records that no instance of the group received can't have been processed."""
     stand = Stand(output=None)
     stand.fetch("b", 0, 3)
     stand.commit("a", 0, 3)
@@ -252,7 +252,7 @@ def test_without_an_output_a_commit_must_not_pass_what_was_sent() -> None:
 
 
 def test_work_in_a_transaction_is_no_trespass() -> None:
-    """Its end says whether it was work at all: who has lost a partition can't commit it."""
+    """Its end decides whether it counts: an instance that lost a partition can't commit it."""
     stand = Stand(works_late_s=-1.0)
     stand.sync("a", 0)
     stand.sync("a")

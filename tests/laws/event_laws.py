@@ -141,7 +141,7 @@ class EventLaws:
         self.is_rebalancing.discard(event.group_id)
 
     def _forget(self, group_id: str) -> None:
-        """A group is gone, or its last generation with it: everything of the next one counts anew."""
+        """Forget a group that is gone, and its last generation."""
         del self.members[group_id], self.gone[group_id]
         self.is_rebalancing.discard(group_id)
         self._generations.pop(group_id, None)
@@ -150,7 +150,7 @@ class EventLaws:
     # ------------------------------------------------------------ requests and answers
 
     def speaks_for_gone(self, request: Request) -> bool:
-        """Tell whether a request speaks for a member that is gone: it must not be accepted."""
+        """Return whether a request names a removed member: it must not be accepted."""
         if isinstance(request, Heartbeat | SyncGroup | OffsetCommit):
             return request.member_id in self.gone.get(request.group_id or "", ())
         if isinstance(request, LeaveGroup):
@@ -161,7 +161,7 @@ class EventLaws:
     # ------------------------------------------------------------ after each step
 
     def check(self, coordinator: GroupCoordinator) -> None:
-        """Events tell the truth, generations and counters only grow, and what is dead stays dead."""
+        """Check that events agree with the state, generations and counters only grow, and dead groups stay dead."""
         counters = coordinator.counters.as_dict()
         assert all(counters[name] >= count for name, count in self._counters.items())
         assert counters["session_expirations"] == self.sessions_expired
@@ -195,7 +195,7 @@ class EventLaws:
             assert group.group_state not in AT_REST or group_id not in self.is_rebalancing
 
     def _check_assigned(self, group: AnyGroup) -> None:
-        """What members have is what was told of them last, as far as anything was since the group was loaded."""
+        """Check members' assignments against the last events since the group was loaded."""
         told = self._assigned.get(group.group_id, {})
         if isinstance(group, ConsumerGroup):
             for member_id, member in group.state.members.items():

@@ -32,7 +32,7 @@ HERE, ELSEWHERE = Node(1, "here", 9092), Node(2, "elsewhere", 9092)
 
 
 def authorize(principal: str, operation: Operation, resource: Resource) -> bool:
-    """Nobody may do anything; a clerk only deals with the topic ``orders``, a producer with transactions."""
+    """Deny everything to ``nobody``; allow a clerk only the topic ``orders``, and a producer transactions."""
     if principal == PRODUCER:
         return resource.resource_type is ResourceType.TRANSACTIONAL_ID
     if principal == CLERK:
@@ -52,7 +52,7 @@ def commits_among(entries: Iterable[LogRecord]) -> set[Commit]:
 
 
 class ObservedLogStore:
-    """Passes everything on to a log store, and keeps every record that the coordinator asked it to write."""
+    """Passes all calls to a log store, and keeps every record that the coordinator appends."""
 
     def __init__(self, store: LogStore) -> None:
         self.store = store
@@ -123,7 +123,7 @@ class FullWorld(World):
         )
 
     def is_kept_out(self, consumer: Consumer, kind: type[Consumer]) -> bool:
-        """Tell whether a consumer can't get into a group of the other kind: what some say of themselves is no use."""
+        """Return whether a consumer can't join a group of the other type with its metadata."""
         if super().is_kept_out(consumer, kind):
             return True
         if kind is ClassicConsumer:
@@ -131,7 +131,7 @@ class FullWorld(World):
         return isinstance(consumer, kind) and any(map(is_no_use, self.fleet.living(consumer.group_id)))
 
     def owner(self, partition: int) -> Node | None:
-        """Return who coordinates a log partition: while nobody does so here, it is somebody else, or nobody."""
+        """Return the node that coordinates a log partition: this one, another one, or none."""
         if self.coordinator.status(partition) is PartitionStatus.ACTIVE:
             return HERE
         return None if partition else ELSEWHERE
@@ -144,7 +144,7 @@ class FullWorld(World):
     # ------------------------------------------------------------ talking to the coordinator
 
     def submit_as(self, principal: str, request: Request) -> Sent:
-        """Send a request as somebody else."""
+        """Send a request as another principal."""
         self.principal = principal
         try:
             return self.submit(request)
@@ -169,7 +169,7 @@ class FullWorld(World):
         self.event_laws.see(event, self.coordinator)
 
     def on_answer(self, sent: Sent, response: Response | None) -> None:
-        """Who speaks for a member that is gone is refused."""
+        """Check that requests of removed members are refused."""
         super().on_answer(sent, response)
         if response is not None and sent.token in self._tokens_of_gone:
             assert ErrorCode.NONE not in error_codes(response)
@@ -201,7 +201,7 @@ class FullWorld(World):
         self.close()
 
     def close(self) -> None:
-        """End the world: every request is answered, no timer is left, and nobody is served any more."""
+        """End the world: every request is answered, no timer is left, and no partition is served."""
         self.coordinator.close()
         self.deliver()
         assert not self.fleet.outstanding
@@ -212,7 +212,7 @@ class FullWorld(World):
 
 
 def is_no_use(consumer: Consumer) -> bool:
-    """Tell whether no consumer group can take somebody in: a worker of Connect, or who says what can't be read."""
+    """Return whether no consumer group can accept the member: a Connect worker, or unreadable metadata."""
     if not isinstance(consumer, ClassicConsumer):
         return False
     return consumer.metadata in UNREADABLE or consumer.protocol_type != CONSUMER_PROTOCOL_TYPE

@@ -59,14 +59,14 @@ def requests_of_every_kind(group_id: str, member_id: str) -> list[Request]:
 
 
 def is_allowed(response: Response) -> bool:
-    """Tell whether an answer gives or does anything, for somebody who may do nothing."""
+    """Return whether a response has data or effects, for a principal without permissions."""
     if isinstance(response, ListGroupsResponse):
         return bool(response.groups)
     return not DENIED.issuperset(error_codes(response))
 
 
 def requests_that_are_wrong() -> list[tuple[Request, ErrorCode]]:
-    """Return requests that are refused whatever the coordinator does at the moment, with the reason."""
+    """Return requests that are refused in every state of the coordinator, with the reason."""
     protocols = (JoinProtocol("range", b""),)
     no_group, no_session = ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT
     return [
@@ -86,7 +86,7 @@ def requests_that_are_wrong() -> list[tuple[Request, ErrorCode]]:
 
 
 def expected_refusal(request: Request, status: PartitionStatus, is_any_loading: bool) -> ErrorCode | None:
-    """Return what a request for a log partition in this status is told; None if it doesn't depend on it."""
+    """Return the error of a request for a log partition in this status; None if it does not depend on it."""
     is_loading = status is PartitionStatus.LOADING
     match request:
         case FindCoordinator() | ListGroups() if not is_any_loading or isinstance(request, FindCoordinator):

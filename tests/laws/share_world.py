@@ -32,11 +32,8 @@ BATCH_MAX = 7
 
 
 class ShareWorld:
-    """One partition that a share group works on.
-
-    Attributes:
-        ledger: what members were told.
-        end_offset: of the partition's log.
+    """One partition that a share group consumes. Attributes: ledger: the members' acquisitions. end_offset: of the
+    partition's log.
     """
 
     def __init__(self, count_limit: int = 3, locks_max: int = 20) -> None:
@@ -87,7 +84,7 @@ class ShareWorld:
         self.coordinator.load_all()
 
     def settle(self) -> None:
-        """Let the log answer everything, and those who wait."""
+        """Let the log answer all appends, and then waiting requests."""
         while True:
             for ticket, offset in self.store.write_waiting():
                 self.coordinator.appended(ticket, offset)
@@ -116,7 +113,7 @@ class ShareWorld:
             partition.refused(write)
 
     def _note(self, write: StateWrite, offsets: list[int]) -> None:
-        """What is durable now holds for ever."""
+        """Record the durable state, which must hold from now on."""
         for first, last, state, _ in write.batches if offsets else ():
             changed = set(range(first, last + 1)).intersection(offsets)
             if state == DeliveryState.ACKNOWLEDGED:
@@ -140,7 +137,7 @@ class ShareWorld:
     # ------------------------------------------------------------ producers and members
 
     def produce(self, count: int) -> None:
-        """Append a batch of so many records."""
+        """Append a batch of a number of records."""
         self.log.append(LogBatch(self.end_offset, self.end_offset + count - 1))
         self.end_offset += count
 
@@ -159,7 +156,7 @@ class ShareWorld:
         return [offset for first, last, _ in acquired for offset in range(first, last + 1)]
 
     def acknowledge(self, member_id: str, *acknowledgements: tuple[int, int, tuple[int, ...]]) -> ErrorCode:
-        """Let a member say what becomes of records; return the error, NONE if it is taken."""
+        """Acknowledge records as a member; return the error."""
         now_ms = self.clock.now_ms()
         said = [Acknowledgement(*each) for each in acknowledgements]
         try:
@@ -183,7 +180,7 @@ class ShareWorld:
         self.coordinator.tick()
 
     def delete_before(self, offset: int) -> None:
-        """Let the log begin at an offset."""
+        """Move the start of the log to an offset."""
         self._log_start = offset = max(self._log_start, offset)
         gone = range(self.partition.start_offset, offset)
         self.partition.log_starts_at(offset)

@@ -178,7 +178,7 @@ def test_a_consumer_group_that_is_not_served(
 
 @pytest.fixture
 def late_driver() -> Driver:
-    """A log that answers late, and a consumer group whose second write is in flight."""
+    """A late log, and a consumer group with its second write in flight."""
     driver = Driver(late=True, topics=Topics(orders=4), **LONG)
     members = Members(driver)
     members.join("a")

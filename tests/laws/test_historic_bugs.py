@@ -29,7 +29,7 @@ def group_of(world: Scenario) -> GroupMetadata:
 
 
 def a_group_of(world: Scenario, *instances: str | None) -> list[ClassicConsumer]:
-    """Let consumers form a group, static ones under their instance ids."""
+    """Join consumers into a group, static ones with their instance ids."""
     consumers = [ClassicConsumer(f"c{number}", GROUP, instance) for number, instance in enumerate(instances)]
     for consumer in consumers:
         world.start_consumer(consumer)
@@ -88,7 +88,7 @@ def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch, bug: str, history
 
 
 def test_what_was_committed_in_a_transaction_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody need look at what expiry writes: the producer's offset is gone, though its transaction is committed."""
+    """Expiry does not interfere: the producer's pending offset is removed when its transaction is committed."""
     monkeypatch.setattr(Scenario, "on_append", lambda self, records: None)
     nobody_but_a_producer()
     plant(monkeypatch, "KAFKA-19163")
@@ -106,7 +106,7 @@ def test_who_is_fenced_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_restart_in_an_unfinished_round_is_fenced() -> None:
-    """As in Kafka: the process was told an id that is in no record when its coordinator dies: the old one is back."""
+    """As in Kafka: the new id was not yet in a record when the coordinator died, so the old one is current."""
     world = Scenario(late=True)
     consumer = ClassicConsumer("c", GROUP, "i1")
     world.start_consumer(consumer)
@@ -128,7 +128,7 @@ def test_a_restart_in_an_unfinished_round_is_fenced() -> None:
 
 
 def test_two_returns_that_are_refused() -> None:
-    """A static member that comes back twice, and whose both ids the log refuses late, has the id that is durable."""
+    """A static member that returns twice, with both ids refused late by the log, has the durable id."""
     world = Scenario(late=True)
     consumer = ClassicConsumer("c", GROUP, "i1")
     world.start_consumer(consumer)

@@ -39,11 +39,8 @@ MEANWHILE = st.sampled_from(["takes over", "stands by", "nothing"])
 
 
 class PlayedStore:
-    """The log of one process: looks begin, are made and are answered when the machine says so, if they are late.
-
-    Attributes:
-        is_late: looks don't answer at once.
-        began_ms: when the look began that is on its way.
+    """Log of one process, with ownership checks that begin and end on demand if they are late. Attributes: is_late:
+    whether checks are late. began_ms: the start of the check in flight.
     """
 
     def __init__(self, path: Path, clock: ManualClock, laws: OwnerLaws, *, takes_over: bool) -> None:
@@ -57,7 +54,7 @@ class PlayedStore:
 
     @property
     def number(self) -> int:
-        """Which owner of the log this is, or was."""
+        """Return the number of this owner of the log."""
         assert self.sql._epoch is not None
         return self.sql._epoch
 
@@ -141,7 +138,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES, pause_ms=st.sampled_from([100, 700]), rounds=st.integers(1, 20))
     def a_process_stands_by(self, who: int, pause_ms: int, rounds: int) -> None:
-        """It asks for the log now and then, and gets it perhaps."""
+        """Start a process that tries to take the log from time to time."""
         self.a_process_is_killed(who)
         standby = PlayedStore(self._path, self.clock, self.laws, takes_over=False)
         for _ in range(rounds):
@@ -153,7 +150,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES)
     def a_process_is_killed(self, who: int) -> None:
-        """It is gone, and lets go of nothing."""
+        """Kill a process, which releases nothing."""
         self.coordinators.pop(who, None)
         self.stalled.discard(who)
         if who in self.stores:
@@ -161,7 +158,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES)
     def a_process_ends(self, who: int) -> None:
-        """It ends in good order: what it says last is said before it lets go."""
+        """Stop a process gracefully: its last responses precede the release."""
         if who in self.coordinators and who not in self.stalled:
             self.coordinators[who].close()
             self.speak(who)
@@ -180,7 +177,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES, in_the_middle=st.booleans(), duration_ms=PAUSES_MS, meanwhile=MEANWHILE)
     def a_process_stalls_for_a_while(self, who: int, in_the_middle: bool, duration_ms: int, meanwhile: str) -> None:
-        """Somebody else may have the log when it goes on."""
+        """Suspend a process for a while; another one may own the log afterwards."""
         if self.coordinators:
             who = self._one_of_them(who)
             self.a_process_stalls(who, in_the_middle)
@@ -215,7 +212,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES, in_the_middle=st.booleans())
     def a_process_stalls(self, who: int, in_the_middle: bool) -> None:
-        """It is stopped: between two requests, or with an answer in its hands."""
+        """Suspend a process: between two requests, or with an unsent response."""
         if who in self.coordinators and who not in self.stalled:
             if in_the_middle:
                 for _ in range(5):
@@ -224,14 +221,14 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES)
     def a_process_wakes_up(self, who: int) -> None:
-        """It goes on where it was, and knows nothing of what has happened."""
+        """Resume a process, which does not know what has happened."""
         if who in self.stalled:
             self.stalled.discard(who)
             self.speak(who)
 
     @rule(who=PROCESSES, is_late=st.booleans())
     def looks_become(self, who: int, is_late: bool) -> None:
-        """From now on looks are answered at once, or when chance says so."""
+        """Make ownership checks immediate, or late."""
         if who in self.stores and self.stores[who].began_ms is None:
             self.stores[who].is_late = is_late
 
@@ -250,7 +247,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(duration_ms=PAUSES_MS)
     def time_passes(self, duration_ms: int) -> None:
-        """Time passes; who isn't stalled does what is due, and has somebody ask for something."""
+        """Advance the clock; processes that are not suspended run timers and get a request."""
         end_ms = self.clock.now_ms() + duration_ms
         while (now_ms := self.clock.now_ms()) < end_ms:
             self.clock.advance(min(100, end_ms - now_ms))
@@ -262,7 +259,7 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @rule(who=PROCESSES)
     def somebody_asks(self, who: int) -> None:
-        """A client asks this process, whoever is the owner."""
+        """Send a client's request to this process, whoever the owner is."""
         if who in self.coordinators and who not in self.stalled:
             self._submit(who)
             self.speak(who)
@@ -279,7 +276,7 @@ class OwnersMachine(RuleBasedStateMachine):
         self.coordinators[who].submit(request, number)
 
     def speak(self, who: int) -> None:
-        """Let out what a process has to say."""
+        """Send the responses of a process."""
         coordinator, now_ms = self.coordinators[who], self.clock.now_ms()
         owner = self.stores[who].number
         for event in coordinator.take_events():  # before the answers, which may bring a look with them
@@ -301,7 +298,7 @@ class OwnersMachine(RuleBasedStateMachine):
                 check_tokens(coordinator, self.open[who])
 
     def teardown(self) -> None:
-        """In the end somebody owns the log, has all that was ever acknowledged, and answers."""
+        """Finally one process owns the log, has all acknowledged records, and answers."""
         try:
             for who in range(COUNT):
                 self.a_process_wakes_up(who)

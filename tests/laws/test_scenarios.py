@@ -1,4 +1,4 @@
-"""What chance reaches too rarely, written down step by step; the laws are checked after each."""
+"""Scenarios that random tests reach too rarely, step by step, with all laws checked after each."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Scenario(Actions):
         self.answers.append((sent.token, response))
 
     def deliver(self) -> None:
-        """Give the answers to who asked, and check the laws."""
+        """Deliver the responses, and check the laws."""
         super().deliver()
         self.check_laws()
 
     def join(self, name: str, *protocols: str, member_id: str = "", **changes: Any) -> Sent:
-        """Somebody joins the group ``alpha`` who isn't told to come back with an id."""
+        """Join the group ``alpha`` as a client that needs no member id."""
         joins = tuple(JoinProtocol(protocol, subscription("orders")) for protocol in protocols or ("range",))
         patience = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 20_000, "requires_known_member_id": False}
         return self.submit(JoinGroup("alpha", member_id, "consumer", joins, client_id=name, **{**patience, **changes}))
@@ -110,7 +110,9 @@ def test_a_group_whose_first_record_takes_long() -> None:
 
 
 def test_a_member_without_a_vote() -> None:
-    """A member that no candidate suits, since another lists one twice, leaves the group stuck until somebody goes."""
+    """A member without a possible vote, since another one lists a candidate twice, blocks the group
+    until one leaves.
+    """
     scenario = Scenario(delay_ms=3_000)
     joins = [scenario.join("a", "x", "x", "y"), scenario.join("b", "y")]
     scenario.sleep(6_000)
@@ -127,7 +129,7 @@ def test_a_member_without_a_vote() -> None:
 
 
 def test_a_sole_member_that_lists_its_only_protocol_twice() -> None:
-    """Nobody is answered until the time for a first join is over."""
+    """No response is sent until the initial rebalance delay is over."""
     scenario = Scenario()
     join = scenario.join("a", "x", "x")
     scenario.sleep(299_999)
@@ -171,7 +173,7 @@ def test_a_rebalance_that_starts_over_and_over() -> None:
     ],
 )
 def test_a_subscription_that_cannot_be_read(metadata: bytes) -> None:
-    """A member whose topics can't be known may use any: none of its group's offsets is deleted or expires."""
+    """A member with unknown topics may use any: none of its group's offsets is deleted or expires."""
     scenario = Scenario()
     scenario.start_consumer(ClassicConsumer("c0", "alpha", metadata=metadata))
     scenario.submit(OffsetCommit("alpha", scenario.offsets("audit", 0)))
@@ -200,7 +202,7 @@ def test_more_offsets_expire_than_an_append_should_hold(monkeypatch: pytest.Monk
 
 
 def test_more_timers_are_due_than_a_tick_fires(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tick does a bounded amount of work; the next one goes on."""
+    """A tick does a bounded amount of work; the next one continues."""
     monkeypatch.setattr("groupcoord.coordinator.group_coordinator.MAX_TIMERS_PER_TICK", 20)
     scenario = Scenario()
     for number in range(30):
@@ -216,7 +218,7 @@ def test_more_timers_are_due_than_a_tick_fires(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_more_groups_are_asked_for_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where groups belong is remembered for so many of them; the rest is found out anew."""
+    """The log partitions of a bounded number of groups are cached; others are computed again."""
     scenario = Scenario()
     monkeypatch.setattr("groupcoord.core.router.partition_table.MAX_CACHED_ROUTES", 10)
     for _ in range(2):
@@ -239,7 +241,7 @@ def test_records_of_other_kinds() -> None:
 
 
 def test_offsets_in_columns() -> None:
-    """A commit whose offsets come as columns is answered, and stands in the log, as one that lists them."""
+    """A commit with columns of offsets has the response and the records of one with a list."""
     answers = []
     for columns in (False, True):
         scenario = Scenario()
@@ -259,7 +261,7 @@ def test_offsets_in_columns() -> None:
 
 
 def test_a_log_in_files(tmp_path: Path) -> None:
-    """What was committed is loaded from segment files as it stood, although a load reads no more than it needs."""
+    """Commits are loaded from segment files unchanged, although a load reads no more than it needs."""
     fetched = []
     for run in range(2):
         with SegmentLogStore(tmp_path) as store:
@@ -275,7 +277,7 @@ def test_a_log_in_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_written", [False, True])
 def test_the_log_answers_when_everybody_has_been_told(is_written: bool) -> None:
-    """Whoever waits too long for the log is told so, once; what is written after all counts."""
+    """Requests that wait too long for the log fail, once; late writes still count."""
     scenario = Scenario(late=True)
     first, second = scenario.stable(None, None)
     scenario.submit(TxnOffsetCommit("alpha", scenario.offsets("orders", 1), 7, 0))
@@ -300,7 +302,7 @@ def test_the_log_answers_when_everybody_has_been_told(is_written: bool) -> None:
 
 
 def test_late_answers_of_a_log_that_was_loaded_again() -> None:
-    """What a log store has to say of appends from before a load is ignored."""
+    """Answers of a log store to appends from before a load are ignored."""
     scenario = Scenario(late=True)
     requests = [scenario.submit(OffsetCommit("alpha", scenario.offsets("orders", index))) for index in range(2)]
     scenario.a_partition_moves_away(0, is_late=False)
@@ -336,7 +338,7 @@ def test_markers_of_older_transactions() -> None:
 
 
 def test_a_topic_is_deleted_while_nobody_looks() -> None:
-    """Offsets of a topic that was deleted while their log partition was elsewhere have no id to be listed by."""
+    """Offsets of a topic deleted while their log partition was elsewhere have no topic id to be listed with."""
     scenario = Scenario()
     scenario.submit(OffsetCommit("alpha", scenario.offsets("orders", 0) + scenario.offsets("audit", 0)))
     scenario.a_partition_moves_away(0, is_late=False)
@@ -408,7 +410,7 @@ def _knows_better(scenario: Scenario) -> None:
     ],
 )
 def test_a_store_that_breaks_its_contract(break_contract: Any, message: str) -> None:
-    """The store's author is told; the log partition is given up until it is loaded again, others are served."""
+    """The store's author gets an error; the log partition fails until it is loaded again, others are served."""
     scenario = Scenario(late=True)
     scenario.submit(OffsetCommit("alpha", scenario.offsets("orders", 0)))
     scenario.submit(OffsetCommit("beta", scenario.offsets("orders", 1)))
@@ -422,7 +424,7 @@ def test_a_store_that_breaks_its_contract(break_contract: Any, message: str) -> 
 
 
 def test_a_store_that_raises_what_it_should_not() -> None:
-    """Its exception comes out where the append was asked for; the log partition is given up."""
+    """Its exception propagates to the caller of the append; the log partition fails."""
     scenario = Scenario()
 
     def append(*_: Any) -> int:

@@ -1,4 +1,4 @@
-"""A member with a script for a world: the test answers each request by hand, on a clock of its own."""
+"""Member in a scripted world: the test answers each request, on a manual clock."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ OWNED = partitions(0, 1)
 
 
 class Script:
-    """A member, its clock, the requests it sent that have no answer yet, and the events it told."""
+    """A member, its clock, its unanswered requests, and its events."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Script:
         self.answer(FindCoordinator, FindCoordinatorResponse((found,)))
 
     def join(self, generation_id: int = 1, *, leads: bool = False, protocol: str | None = None, **fields: Any) -> None:
-        """Let a join succeed, as follower or as leader of itself alone."""
+        """Let a join succeed, as follower or as the only member and leader."""
         request = self.request(JoinGroup)
         member_id = request.member_id or MEMBER_ID
         name = protocol or request.protocols[0].name

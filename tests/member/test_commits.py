@@ -77,7 +77,7 @@ def test_a_negative_offset_is_refused() -> None:
 
 
 def test_asynchronous_commits_are_told_in_order_and_in_polls() -> None:
-    """All are sent at once; their ends are told in the next poll, in the order of the answers."""
+    """All are sent at once; their completions are events of the next poll, in the order of the responses."""
     script = Script().stable(0, poll_ms=0)
     first = script.member.commit_async({P0: 1}, script.now_ms)
     second = script.member.commit_async({P0: 2}, script.now_ms)
@@ -103,7 +103,7 @@ def test_a_later_commit_tells_of_earlier_ones() -> None:
 
 
 def test_an_empty_synchronous_commit_waits_for_asynchronous_ones() -> None:
-    """It ends when all that are under way have, and after they are told."""
+    """It completes when all pending ones have, and after their events."""
     script = Script().stable(0, poll_ms=0)
     first = script.member.commit_async({P0: 1}, script.now_ms)
     empty = script.member.commit_sync({}, script.now_ms)
@@ -200,7 +200,7 @@ def test_a_synchronous_commit_ends_in_time(answered: bool) -> None:
 
 
 def test_a_synchronous_commit_without_coordinator() -> None:
-    """It waits for as many lookups as it takes, and for its time-out."""
+    """It waits for any number of lookups, up to its timeout."""
     script = Script(default_api_timeout_ms=700).stable(0, poll_ms=0)
     script.member.disconnected(script.now_ms)
     commit_id = script.member.commit_sync({P0: 1}, script.now_ms)
@@ -240,7 +240,7 @@ def test_a_denied_topic() -> None:
 
 
 def test_a_commit_while_the_member_rebalances() -> None:
-    """It fails at once, without a request: poll first."""
+    """It fails at once, without a request: the application has to poll first."""
     script = Script().stable(0)
     script.member.enforce_rebalance(script.now_ms)
     commit_id = script.member.commit_sync({P0: 1}, script.now_ms)
@@ -252,7 +252,7 @@ def test_a_commit_while_the_member_rebalances() -> None:
 
 
 def test_a_commit_outside_of_the_group() -> None:
-    """Put out of the group, a commit fails at once: others may own the partitions."""
+    """Outside of the group, a commit fails at once: other members may own the partitions."""
     script = Script(max_poll_interval_ms=5_000).stable(0, poll_ms=0)
     script.wait(5_000)
     commit_id = script.member.commit_sync({P0: 1}, script.now_ms)
@@ -395,7 +395,7 @@ def test_a_commit_before_revocation_that_fails(code: ErrorCode) -> None:
 
 
 def test_put_out_while_committing_before_revocation() -> None:
-    """The commit tells that the member is out: its partitions are lost, not revoked."""
+    """The commit shows that the member was removed: its partitions are lost, not revoked."""
     script = auto(0)
     script.member.enforce_rebalance(script.now_ms)
     script.committed(E.UNKNOWN_MEMBER_ID)

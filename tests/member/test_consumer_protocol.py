@@ -35,7 +35,7 @@ def recorded_bytes() -> Iterator[tuple[Record, str, Record]]:
 
 
 def was_cut(record: Record, member_id: str) -> bool:
-    """Tell whether the member's recorded fields are those of an older version than its recorded bytes."""
+    """Return whether the member's recorded fields are those of an older version than its recorded bytes."""
     return any(m["member_id"] == member_id and "subscription_version" in m for m in record["members"])
 
 
@@ -158,7 +158,7 @@ def test_text_that_is_no_utf8_is_read_with_replacements() -> None:
 
 
 def test_absurd_lengths_allocate_nothing() -> None:
-    """An array that is said to have two milliard elements costs no memory."""
+    """An array with a claimed length of two billion costs no memory."""
     data = b"\x00\x00\x00\x00\x00\x01\x00\x01a\x7f\xff\xff\xff" + bytes(64)
     tracemalloc.start()
     with pytest.raises(ConsumerProtocolError):

@@ -42,7 +42,7 @@ def test_the_leader_assigns_for_all() -> None:
 
 
 def test_the_leader_asks_for_topics_of_others() -> None:
-    """Before it assigns it must know all topics that anybody subscribes to; it watches them from then on."""
+    """Before the assignment it needs metadata of all members' topics; it watches them from then on."""
     script = Script().joining()
     script.cluster = None
     lead(script, JoinedMember("member-2", None, subscription("other")))
@@ -55,7 +55,7 @@ def test_the_leader_asks_for_topics_of_others() -> None:
 
 
 def test_a_topic_that_does_not_exist() -> None:
-    """A topic that was asked for and not told of does not exist: the leader goes on without it, until it does."""
+    """A requested topic without metadata does not exist: the leader continues without it, until it does."""
     script = Script()
     script.cluster = Cluster()
     script.joining()
@@ -68,7 +68,7 @@ def test_a_topic_that_does_not_exist() -> None:
 
 
 def test_the_leader_joins_again_when_topics_change() -> None:
-    """New partitions of a topic of any member are a reason to assign anew; other topics are not."""
+    """New partitions of any member's topic cause a new assignment; other topics do not."""
     script = Script().stable(0, 1, 2, 3, leads=True)
     script.member.update_metadata(Cluster.of({TOPIC: 4, "unrelated": 1}), script.now_ms)
     assert script.kinds() == []
@@ -83,7 +83,7 @@ def test_a_follower_does_not_watch() -> None:
 
 
 def test_topics_that_change_while_the_group_rebalances() -> None:
-    """What changes after the assignment was made and before it is told leads to one more rebalance."""
+    """A change after the assignment and before its event leads to one more rebalance."""
     script = Script().joining()
     script.join(leads=True)
     script.member.update_metadata(Cluster.of({TOPIC: 9}), script.now_ms)
@@ -163,7 +163,7 @@ def test_a_leader_without_coordinator() -> None:
 
 
 class Stubborn:
-    """An assignor of the user's own: it gives what it is told to give."""
+    """Custom assignor with a given result."""
 
     name = "stubborn"
     supported_protocols = (RebalanceProtocol.COOPERATIVE,)
@@ -185,7 +185,7 @@ class Stubborn:
 
 
 def test_a_users_own_assignor() -> None:
-    """Its name and user data are in the join; it is told what the member got, and in which generation."""
+    """Its name and user data are in the join; it gets the member's assignment and generation."""
     assignor = Stubborn({MEMBER_ID: Assignment(partitions(1))})
     script = Script([assignor]).joining()
     (protocol,) = script.request(JoinGroup).protocols
@@ -198,7 +198,7 @@ def test_a_users_own_assignor() -> None:
 
 
 def test_an_assignor_that_finds_topics_itself() -> None:
-    """Topics that it assigns and nobody subscribed to are asked for and watched as well."""
+    """Topics that it assigns without a subscription are requested and watched as well."""
     assignor = Stubborn({MEMBER_ID: Assignment(), "member-2": Assignment(partitions(0, topic="internal"))})
     script = Script([assignor]).joining()
     script.cluster = None
@@ -246,7 +246,7 @@ def test_an_assignor_that_fails_when_told() -> None:
 
 
 def test_an_assignor_that_fails_before_the_join() -> None:
-    """What it raises when asked for user data fails the member."""
+    """An exception of its user data method fails the member."""
 
     class Secretive(Stubborn):
         def subscription_user_data(self, topics: tuple[str, ...]) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Closing, leaving, unsubscribing: what is committed, what is told, what is sent, and how long it may take."""
+"""Closing, leaving, unsubscribing: commits, events, requests and time-outs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def committing(**settings: object) -> Script:
 
 
 def test_closing() -> None:
-    """Committed, told as revoked, left with a reason, and closed when the leave is answered."""
+    """Committed, revoked, left with a reason, and closed with the response."""
     script = committing()
     script.member.close(script.now_ms)
     assert script.kinds() == ["OffsetCommit"]
@@ -90,7 +90,7 @@ def test_a_static_member_stays() -> None:
     ],
 )
 def test_the_operation_of_a_close(operation: CloseOperation, instance_id: str | None, leaves: bool) -> None:
-    """KIP-1092: whoever closes may decide."""
+    """KIP-1092: the application may choose it."""
     script = Script(group_instance_id=instance_id).stable(0)
     script.member.close(script.now_ms, operation=operation)
     assert script.kinds() == (["LeaveGroup"] if leaves else [])
@@ -128,7 +128,7 @@ def test_closing_in_time() -> None:
 
 
 def test_closing_waits_for_commits_under_way() -> None:
-    """An asynchronous commit that was sent may still be answered; its end is told before the close's."""
+    """A sent asynchronous commit may still be answered; its event precedes the close's."""
     script = Script().stable(0)
     commit_id = script.member.commit_async({OWNED[0]: 1}, script.now_ms)
     script.member.close(script.now_ms)
@@ -150,7 +150,7 @@ def test_closing_waits_for_commits_that_wait_for_the_coordinator() -> None:
 
 
 def test_closing_without_coordinator() -> None:
-    """With nothing to commit, nobody is looked for: the member is gone, and its session will tell."""
+    """With nothing to commit, no coordinator is looked up: the session expires."""
     script = Script().stable(0)
     script.poll()
     script.member.disconnected(script.now_ms)
@@ -160,7 +160,7 @@ def test_closing_without_coordinator() -> None:
 
 
 def test_closing_in_a_rebalance() -> None:
-    """In the midst of a rebalance what is owned is not sure any more: told as lost; the member leaves all the same."""
+    """During a rebalance the ownership is uncertain: partitions are lost; the member leaves all the same."""
     script = Script(partition_assignment_strategy="cooperative-sticky").stable(0, 1)
     script.member.enforce_rebalance(script.now_ms)
     script.forget()
@@ -170,7 +170,7 @@ def test_closing_in_a_rebalance() -> None:
 
 
 def test_closing_after_a_failure() -> None:
-    """What a failed member had is lost; it still leaves, if it has an id."""
+    """A failed member's partitions are lost; it still leaves, if it has an id."""
     script = Script(partition_assignment_strategy="cooperative-sticky").stable(0, 1)
     script.member.enforce_rebalance(script.now_ms)
     script.refuse(JoinGroup, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -180,7 +180,7 @@ def test_closing_after_a_failure() -> None:
 
 
 def test_closing_after_being_fenced() -> None:
-    """A fenced member has no id any more: it must not put out the one that took its place."""
+    """A fenced member has no id: it must not remove its successor."""
     script = Script(group_instance_id="instance").stable(0)
     script.refuse_heartbeat(ErrorCode.FENCED_INSTANCE_ID)
     script.member.close(script.now_ms, operation=CloseOperation.LEAVE_GROUP)
@@ -199,7 +199,7 @@ def test_closing_waits_for_the_listener() -> None:
 
 
 def test_a_closed_member() -> None:
-    """It takes no more calls, apart from a second close; answers are left aside."""
+    """It accepts no calls except a second close; responses are ignored."""
     script = Script().stable(0)
     script.member.close(script.now_ms)
     script.member.close(script.now_ms)
@@ -241,7 +241,7 @@ def test_subscribing_to_nothing_is_unsubscribing() -> None:
 
 
 def test_unsubscribing_waits_for_the_listener() -> None:
-    """Until it returns the partitions are the member's own, and nothing else can be asked of it."""
+    """Until it returns the partitions belong to the member, and other calls are refused."""
     script = Script(waits_for_listener=True).stable(0)
     script.member.unsubscribe(script.now_ms)
     assert script.member.assignment == partitions(0)
@@ -330,7 +330,7 @@ def test_assigning_nothing_is_unsubscribing() -> None:
 
 
 def test_no_assignors() -> None:
-    """A consumer without assignors may not subscribe; that the setting is empty is told."""
+    """A consumer without assignors may not subscribe; the error names the empty setting."""
     script = Script(partition_assignment_strategy=())
     script.member.assign(OWNED, script.now_ms)
     script.member.unsubscribe(script.now_ms)

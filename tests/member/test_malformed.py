@@ -1,4 +1,4 @@
-"""Answers that make no sense: the member fails with an event that says why, and nothing is ever raised."""
+"""Malformed responses: the member fails with an event that has the reason, and nothing is raised."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ MALFORMED: list[tuple[type, Any, str]] = [
 @as_one_test
 @pytest.mark.parametrize(("kind", "answer", "words"), MALFORMED)
 def test_a_malformed_answer(kind: type, answer: Any, words: str) -> None:
-    """One event says what is wrong; after it the member is silent."""
+    """One event has the reason; after it the member sends nothing."""
     script = Script().come_to(kind)
     script.answer(kind, answer)
     (failed,) = script.told(Failed)

@@ -53,7 +53,7 @@ def test_nothing_happens_before_the_first_poll() -> None:
 
 
 def test_answers_dont_wait_for_a_poll_but_events_do() -> None:
-    """The sync follows the join between two polls; the assignment is told in the second."""
+    """The sync follows the join between two polls; the assignment is an event of the second one."""
     script = Script().joining(poll_ms=0)
     script.join()
     script.sync(0)
@@ -81,7 +81,7 @@ def test_a_newer_poll_takes_the_place_of_the_one_before() -> None:
 
 
 def test_enforce_rebalance() -> None:
-    """KIP-568: the application may ask for a rebalance, with a reason of its own or without."""
+    """KIP-568: the application may request a rebalance, with or without a reason."""
     script = Script().stable(0)
     script.member.enforce_rebalance(script.now_ms)
     assert script.told(RejoinRequested) == [RejoinRequested("rebalance enforced by user")]
@@ -116,7 +116,7 @@ def test_a_slow_answer_does_not_hold_heartbeats_back() -> None:
 
 
 def test_no_heartbeats_while_a_join_waits() -> None:
-    """The coordinator keeps a member whose join waits; heartbeats begin again with its answer."""
+    """The coordinator keeps a member with a waiting join; heartbeats resume with its response."""
     script = Script().stable(0)
     script.member.enforce_rebalance(script.now_ms)
     script.wait(60_000)
@@ -212,7 +212,7 @@ def test_a_static_member_that_polls_too_rarely() -> None:
 
 
 def test_a_poll_without_coordinator_counts() -> None:
-    """The application polls, though the coordinator can't be found: it is not put out for that."""
+    """A poll counts without a coordinator: the member does not leave for that."""
     script = Script(max_poll_interval_ms=5_000).stable(0, poll_ms=0)
     script.member.disconnected(script.now_ms)
     for _ in range(10):
@@ -260,7 +260,7 @@ def test_left_between_join_and_sync() -> None:
 
 
 def test_lookups_go_to_any_broker_and_everything_else_to_the_coordinator() -> None:
-    """The host is told where each request goes."""
+    """Each request has its destination."""
     script = Script().subscribed()
     assert [send.to for send in script.sent] == [None]
     script.find()
@@ -269,7 +269,7 @@ def test_lookups_go_to_any_broker_and_everything_else_to_the_coordinator() -> No
 
 
 def test_lookups_are_repeated_ever_slower() -> None:
-    """After 100, 200, 400, 800, then every 1000 ms; a lookup that succeeds begins anew."""
+    """After 100, 200, 400, 800, then every 1000 ms; a successful lookup resets the backoff."""
     script = Script().subscribed()
     pauses = []
     for _ in range(6):
@@ -341,7 +341,7 @@ def test_a_version_that_the_broker_lacks() -> None:
 
 
 def test_commits_in_a_version_that_the_broker_lacks() -> None:
-    """A commit or a question for offsets that can't be sent ends with the error; the member goes on."""
+    """A commit or an offset fetch that can't be sent ends with the error; the member continues."""
     script = Script().stable(0)
     script.member.commit_sync({partitions(0)[0]: 1}, script.now_ms)
     script.member.fetch_offsets(partitions(0), script.now_ms)
@@ -353,7 +353,7 @@ def test_commits_in_a_version_that_the_broker_lacks() -> None:
 
 
 def test_waits_have_no_jitter_unless_a_source_is_given() -> None:
-    """A member without a source of chance waits exactly as long as the rules say."""
+    """Without a random source the member waits exactly the specified times."""
     member = Member(MemberConfig(group_id=GROUP), now_ms=START_MS)
     member.subscribe(["topic"], START_MS)
     member.poll(START_MS, 1_000)
@@ -400,7 +400,7 @@ def test_the_jitter_is_injected() -> None:
 
 
 def test_going_on_after_a_failure() -> None:
-    """What the member owned counts as lost; it joins again with its id."""
+    """The member's partitions are lost; it joins again with its id."""
     script = Script().stable(0)
     script.member.enforce_rebalance(script.now_ms)
     script.refuse(JoinGroup, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -413,7 +413,7 @@ def test_going_on_after_a_failure() -> None:
 
 
 def test_going_on_after_a_failure_loses_partitions() -> None:
-    """Partitions that the member had when it failed are told as lost before it joins."""
+    """Partitions at the failure get a lost event before the join."""
     script = Script([], group_instance_id="instance", partition_assignment_strategy=())
     with pytest.raises(IllegalCallError):
         script.member.recover(script.now_ms)

@@ -1,4 +1,4 @@
-"""Random lives of one member: whatever comes, nothing is raised, its own rules hold, and it recovers."""
+"""Random lives of one member: nothing is raised, its own rules hold, and it recovers."""
 
 from __future__ import annotations
 

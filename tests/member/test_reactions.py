@@ -201,7 +201,7 @@ def check_fail(script: Script, case: Case) -> None:
 @as_one_test
 @pytest.mark.parametrize("case", cases_of(TABLE), ids=name_of)
 def test_reaction(case: Case) -> None:
-    """The member does what the table says, and ``reaction_to`` tells users the same."""
+    """The member acts as in the table, and ``reaction_to`` returns the same."""
     assert reaction_to(case.api, case.error_code) is case.reaction
     settings = {"group_instance_id": "instance"} if case.api in (Heartbeat, OffsetCommit) else {}
     script = Script(**settings).come_to(case.api)
@@ -222,7 +222,7 @@ def test_reaction(case: Case) -> None:
 
 @pytest.mark.parametrize("api", [JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch], ids=lambda a: a.__name__)
 def test_a_lost_connection(api: type) -> None:
-    """Whatever was on its way, the coordinator is looked for at once, and what was lost is repeated."""
+    """The coordinator is looked up at once, and lost requests are repeated."""
     script = Script().come_to(api)
     script.lose(api)
     assert script.kinds() == ["FindCoordinator"]

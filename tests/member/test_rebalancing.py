@@ -1,4 +1,4 @@
-"""Rebalances: what is told in which order, eager and cooperative, as follower and as leader."""
+"""Rebalances: order of events, eager and cooperative, as follower and as leader."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def with_two_topics(**settings: Any) -> Script:
 
 
 def test_the_first_join() -> None:
-    """It finds the coordinator, joins with its settings and subscription, syncs as follower, and is told its share."""
+    """It finds the coordinator, joins with its settings and subscription, syncs as follower, and
+    emits its assignment.
+    """
     script = Script(client_id="me", session_timeout_ms=10_000, max_poll_interval_ms=20_000).subscribed()
     assert script.kinds() == ["FindCoordinator"]
     script.find()
@@ -114,7 +116,7 @@ def test_reasons_are_cut() -> None:
 
 
 def test_an_assignment_that_does_not_fit() -> None:
-    """What the member has not subscribed to (any more) is not taken: it joins again."""
+    """Partitions of topics that are not, or no longer, subscribed are not accepted: it joins again."""
     script = Script().joining()
     script.join()
     script.sync(0, topic="other")
@@ -142,7 +144,7 @@ def test_eager_gives_up_everything_first() -> None:
 
 
 def test_eager_tells_of_nothing_too() -> None:
-    """A member without partitions is told that nothing was revoked and nothing assigned, as Java's listener is."""
+    """A member without partitions emits an empty revocation and an empty assignment, as Java's listener gets."""
     script = Script().stable()
     script.refuse_heartbeat(REBALANCE)
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(())]
@@ -152,7 +154,7 @@ def test_eager_tells_of_nothing_too() -> None:
 
 
 def test_a_rebalance_is_told_once_by_many_heartbeats() -> None:
-    """While the application does not poll, further heartbeats say the same; nothing is revoked before the poll."""
+    """While the application does not poll, further heartbeats fail alike; nothing is revoked before the poll."""
     script = Script().stable(0, poll_ms=0)
     for _ in range(3):
         script.refuse_heartbeat(REBALANCE)
@@ -166,7 +168,9 @@ def test_a_rebalance_is_told_once_by_many_heartbeats() -> None:
 
 
 def test_cooperative_keeps_what_it_has() -> None:
-    """Nothing is revoked before the join, which names what is owned and since when; only new partitions are told."""
+    """Nothing is revoked before the join, which has the owned partitions and their generation; events have only new
+    ones.
+    """
     script = Script(**COOPERATIVE).stable(0, 1)
     script.refuse_heartbeat(REBALANCE)
     assert script.told(PartitionsRevoked) == []
@@ -251,7 +255,7 @@ def test_the_highest_common_protocol() -> None:
 @pytest.mark.parametrize("settings", [{}, COOPERATIVE], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("error_code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 def test_lost_partitions(settings: Mapping[str, str], error_code: ErrorCode) -> None:
-    """Put out of the group, the member tells its partitions as lost, not revoked, and joins owning nothing."""
+    """A removed member emits its partitions as lost, not revoked, and joins owning nothing."""
     script = Script(**settings).stable(0, 1)
     script.refuse_heartbeat(error_code)
     assert script.told(PartitionsLost) == [PartitionsLost(partitions(0, 1))]
@@ -263,7 +267,7 @@ def test_lost_partitions(settings: Mapping[str, str], error_code: ErrorCode) -> 
 
 
 def test_an_answer_to_an_older_generation_is_stale() -> None:
-    """A heartbeat of the last generation that is refused late says nothing about this one."""
+    """A late refused heartbeat of the last generation is ignored."""
     script = Script(**COOPERATIVE).stable(0)
     script.wait(script.config.heartbeat_interval_ms)
     script.member.enforce_rebalance(script.now_ms)
@@ -275,7 +279,9 @@ def test_an_answer_to_an_older_generation_is_stale() -> None:
 
 
 def test_reset_between_sync_and_poll() -> None:
-    """The generation is refused after the sync and before the poll: the assignment is not taken, all begins anew."""
+    """The generation is refused after the sync and before the poll: the assignment is dropped, and the member joins
+    again.
+    """
     script = Script().joining(poll_ms=0)
     script.join()
     script.sync(0)
@@ -342,7 +348,7 @@ def test_the_coordinator_is_lost_while_the_listener_is_busy() -> None:
 
 
 def test_lost_while_the_listener_is_busy() -> None:
-    """The generation is refused while the listener deals with what is revoked: what was kept is told as lost."""
+    """The generation is refused during the listener's revocation: the kept partitions are emitted as lost."""
     script = with_two_topics(waits_for_listener=True)
     script.member.subscribe([TOPIC], script.now_ms)
     script.look()
@@ -358,7 +364,7 @@ def test_lost_while_the_listener_is_busy() -> None:
 
 
 def test_a_pattern() -> None:
-    """What matches as a whole is subscribed to, internal topics excluded; all topics are asked for before the join."""
+    """Topics that match as a whole are subscribed, except internal ones; all topics are requested before the join."""
     script = Script()
     script.cluster = None
     script.member.subscribe_pattern("(__)?t.*", script.now_ms)
@@ -374,7 +380,7 @@ def test_a_pattern() -> None:
 
 
 def test_a_pattern_finds_a_new_topic() -> None:
-    """A new topic that matches leads to a rebalance; before its join all topics are asked for once more."""
+    """A new matching topic leads to a rebalance; before its join all topics are requested again."""
     script = subscribed_to_pattern()
     script.join()
     script.sync(0)

@@ -1,4 +1,4 @@
-"""One test in a process of its own, which does not outlive its time."""
+"""One test in a process that is killed at its time-out."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ LAST_LINES = 3
 
 
 def default_cache() -> Path:
-    """Return where sources and what is built of them are kept, unless somebody says otherwise."""
+    """Return the default folder of sources and builds."""
     base = os.environ.get("XDG_CACHE_HOME")
     if base is None and sys.platform == "darwin":
         base = str(Path.home() / "Library" / "Caches")
@@ -36,10 +36,8 @@ def need(*programs: str) -> None:
 
 
 def run(words: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run a step of a build; return what it printed to stdout.
-
-    Raises:
-        UnavailableError: it failed. The message has the last lines of what it said.
+    """Run a step of a build; return its stdout. Raises: UnavailableError: it failed. The message has its last lines of
+    output.
     """
     done = subprocess.run(
         words, cwd=folder, env=os.environ | dict(environment or {}), capture_output=True, text=True, check=False

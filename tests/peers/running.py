@@ -1,4 +1,4 @@
-"""What ``python -m tests.peers.SUITE`` does: build, serve, run each test, and compare with Apache Kafka."""
+"""Runner of ``python -m tests.peers.SUITE``: build, serve, run each test, and compare with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ BUILT = "built"
 
 
 def run(suite: Suite) -> NoReturn:
-    """Run a suite as a command, whose server ends with it even if it is told to stop."""
+    """Run a suite as a command, whose server ends with it, also when interrupted."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main(suite))
 
 
 def main(suite: Suite, arguments: Sequence[str] | None = None) -> int:
-    """Run a suite as told on the command line; return the exit status: 1 if a test fails that has to pass."""
+    """Run a suite with the options of the command line; return the exit status: 1 if a required test fails."""
     options = _parse(suite, arguments)
     comments, expectations = read_expectations(FOLDER / f"{suite.name}.txt")
     wanted = [expected for expected in expectations if not options.test or expected.test in options.test]
@@ -136,7 +136,7 @@ def summarize(expectations: Sequence[Expectation], attempts: Sequence[Attempt]) 
 
 
 def recorded(expectations: Iterable[Expectation], attempts: Iterable[Attempt]) -> list[Expectation]:
-    """Return expectations in which the tests that were run say what became of them."""
+    """Return expectations updated by the outcomes of tests."""
     by_test = {made.test: made for made in attempts}
     return [
         evolve(expected, on_kafka=made.outcome, seconds=math.ceil(made.seconds))

@@ -1,4 +1,4 @@
-"""What a suite is: how it is built, how one of its tests is run, and what that says."""
+"""Interface of a suite: build, run of one test, and its outcome."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from attrs import field, frozen
 
 
 class UnavailableError(Exception):
-    """A suite can't be built or run here. The message is one line that says what is missing."""
+    """A suite can't be built or run here. The message is one line with what is missing."""
 
 
 class Outcome(enum.Enum):
-    """What became of a test."""
+    """Outcome of a test."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -24,12 +24,8 @@ class Outcome(enum.Enum):
 
 @frozen
 class Command:
-    """How one test is run, in a process of its own.
-
-    Attributes:
-        words: the program and its arguments.
-        folder: where it is run.
-        environment: what is added to this process's environment.
+    """Command of one test, in a process of its own. Attributes: words: the program and its arguments. folder: the
+    working directory. environment: additional variables.
     """
 
     words: tuple[str, ...]

@@ -160,7 +160,7 @@ class Story:
             self._chance.choice(self._members).topics = self._wanted()
 
     def _grow(self) -> None:
-        """Give a topic more partitions; in a weird story fewer, as if it were made anew."""
+        """Add partitions to a topic; in a weird story remove some, as if it were created again."""
         name = self._chance.choice(sorted(self._topics))
         count, racks = self._topics[name]["partitions"], self._topics[name]["replica_racks"]
         more = self._chance.randrange(1, 6) if not self._is_weird or self._chance.random() < 0.5 else -(count // 2)

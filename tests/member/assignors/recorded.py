@@ -65,12 +65,12 @@ def shape_of(assignments: Mapping[str, Assignment]) -> Shape:
 
 
 def hangs_on_hash_order(record: Record) -> bool:
-    """Tell whether the recorded answer can come out differently with other hash codes."""
+    """Return whether the recorded result may differ with other hash codes."""
     return "set" in record.get("sensitive", {}).values()
 
 
 def has_overfull_bucket(record: Record) -> bool:
-    """Tell whether more than eight member ids share a bucket: Java then walks that bucket in the order of a tree."""
+    """Return whether more than eight member ids share a bucket: Java then iterates over it in the order of a tree."""
     member_ids = [member["member_id"] for member in record["members"]]
     buckets = 16
     while len(member_ids) > buckets * 3 // 4:

@@ -76,7 +76,7 @@ def test_who_shrinks_comes_up_again() -> None:
 
 
 def test_the_largest_owner_changes() -> None:
-    """An owner that lost its last partition of the topic doesn't count, one that grew or shrank elsewhere does."""
+    """An owner that lost its last partition of the topic doesn't count, one that changed in other topics does."""
     sizes = [5, 3, 1]
     largest = LargestOwner([0, 1, 1], sizes)
     assert largest.size() == 5
@@ -109,7 +109,7 @@ def test_partitions_of_a_topic_are_not_exchanged() -> None:
 
 
 def test_of_several_partitions_the_first_of_javas_set_goes_back() -> None:
-    """That is the one in the lowest bucket, in a table that the thirteenth makes larger and that never shrinks."""
+    """The one in the lowest bucket, in a table that grows with the thirteenth and never shrinks."""
     numbers = PartitionNumbers({"t": ClusterTopic(16)})  # Java's hash of t-n is 1077 + 31 * n
     movements = PartitionMovements(numbers)
     for number in range(12):

@@ -1,4 +1,4 @@
-"""What every assignment has to be, whatever Java answers: whole, fair, sticky, and the same each time."""
+"""Properties of every assignment, independent of Java: complete, balanced, sticky, deterministic."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def held(assignments: Assignments) -> dict[str, set[TopicPartition]]:
 
 
 def everything(cluster: Cluster, subscriptions: Subscriptions) -> list[TopicPartition]:
-    """Return the partitions of the topics that somebody subscribes to, sorted."""
+    """Return the partitions of all subscribed topics, sorted."""
     wanted = {name for subscription in subscriptions.values() for name in subscription.topics}
     return sorted(TopicPartition(name, n) for name in wanted for n in range(cluster.topics[name].partition_count))
 
@@ -101,7 +101,7 @@ def test_each_partition_has_one_owner_that_wants_it(assignor: str, group: tuple[
 @calm
 @given(group=groups(are_equal=True, with_racks=True))
 def test_equal_subscriptions_get_equal_shares(assignor: str, group: tuple[Cluster, Subscriptions]) -> None:
-    """If all want the same, nobody has two more than another, racks or not."""
+    """With equal subscriptions, member counts differ by one at most, racks or not."""
     sizes = [len(assignment.partitions) for assignment in assign(assignor, *group).values()]
 
     assert max(sizes) - min(sizes) <= 1
@@ -127,7 +127,7 @@ def test_range_shares_each_topic_equally(group: tuple[Cluster, Subscriptions]) -
 @calm
 @given(group=groups(are_equal=False))
 def test_nobody_could_take_one_from_a_larger_member(assignor: str, group: tuple[Cluster, Subscriptions]) -> None:
-    """Whoever wants a topic has at most one partition less than any owner of the topic's partitions."""
+    """A subscriber of a topic has at most one partition less than any owner of the topic's partitions."""
     cluster, subscriptions = group
     assignments = assign(assignor, cluster, subscriptions)
     sizes = {member_id: len(assignment.partitions) for member_id, assignment in assignments.items()}
@@ -265,7 +265,7 @@ def test_what_members_tell_the_leader() -> None:
 
 
 def test_only_the_cooperative_one_is_cooperative() -> None:
-    """It knows the eager protocol too, for groups that change over."""
+    """It supports the eager protocol, too, for groups in transition."""
     protocols = {name: make().supported_protocols for name, make in ASSIGNORS.items()}
 
     assert protocols.pop("cooperative-sticky") == (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)

@@ -99,7 +99,7 @@ def test_members_keep_the_order_of_the_join(assignor: str) -> None:
 
 
 def test_user_data_of_stories_is_what_java_wrote() -> None:
-    """What a sticky member's assignor was given last comes back from it as the bytes that the Java assignor wrote."""
+    """A sticky member's user data equals the bytes that the Java assignor wrote."""
     compared = 0
     for record in records("sticky"):
         for member in record["members"] if "case" in record else ():
@@ -146,7 +146,7 @@ def test_user_data_of_single_groups_is_read_as_java_reads_it() -> None:
 
 
 def test_impossible_claims_name_what_is_wrong() -> None:
-    """Where Java throws, the error says who claims what, or that there are more partitions than room."""
+    """Where Java throws, the error names the claim, or that there are more partitions than capacity."""
     messages = []
     for name in ("sticky", "cooperative-sticky"):
         for record in records(name):

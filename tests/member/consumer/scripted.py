@@ -1,4 +1,4 @@
-"""A member of a consumer group whose coordinator is the test."""
+"""Member of a consumer group with the test as its coordinator."""
 
 from __future__ import annotations
 

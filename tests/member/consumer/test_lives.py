@@ -1,4 +1,4 @@
-"""Members of a consumer group beside a real coordinator: what a user sees of joining, sharing, leaving and mishaps."""
+"""Members of a consumer group with a real coordinator: joining, assignments, leaving and failures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_topic_that_grows() -> None:
 
 
 def test_a_static_member_that_comes_back() -> None:
-    """It gets what it had, under a new member id, and the others notice nothing."""
+    """It gets its former partitions under a new member id, and the others' are unchanged."""
     world = ConsumerWorld()
     ann = world.add("ann", group_instance_id="ann")
     bob = world.add("bob")

@@ -103,7 +103,7 @@ class Life:
     # ------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        """By what members tell, and what the coordinator counts as theirs, nobody has what is another's."""
+        """By events, and by the coordinator's state, no partition has two owners."""
         owners: dict[TopicPartition, str] = {}
         counted = self.world.epochs()
         for host in self.world.hosts.values():
@@ -149,7 +149,9 @@ def live(data: st.DataObject, is_static: bool) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.booleans())
 def test_random_lives(data: st.DataObject, is_static: bool) -> None:
-    """Whatever happens, partitions have one owner; then the group comes to rest, with all that is wanted owned."""
+    """Whatever happens, partitions have one owner; then the group becomes stable, with all
+    subscribed partitions owned.
+    """
     live(data, is_static)
 
 
@@ -161,7 +163,7 @@ def test_many_random_lives(data: st.DataObject, is_static: bool) -> None:
 
 
 def test_a_commit_with_the_epoch_of_now_is_taken() -> None:
-    """Through rebalances that change epochs, positions are committed, and the next owner goes on from there."""
+    """Through rebalances that change epochs, positions are committed, and the next owner continues there."""
     world = ConsumerWorld()
     ann = world.add("ann", auto_commit_interval_ms=500)
     world.wait(2_000)

@@ -109,7 +109,7 @@ def check_failed(script: Script, case: Case) -> None:
 @as_one_test
 @pytest.mark.parametrize("case", cases_of(TABLE), ids=name_of)
 def test_reaction(case: Case) -> None:
-    """The member does what the table says, and ``reaction_to`` tells users the same."""
+    """The member acts as in the table, and ``reaction_to`` returns the same."""
     assert reaction_to(case.api, case.error_code, "consumer") is case.reaction
     script = ConsumerScript().come_to(case.api)
     if case.api is OffsetFetch:
@@ -191,7 +191,7 @@ def test_asynchronous_commits_wait_for_the_coordinator() -> None:
 
 
 def test_a_broker_that_does_not_know_the_api() -> None:
-    """A host that can't send the heartbeat says so, and the member fails."""
+    """A host that can't send the heartbeat reports it, and the member fails."""
     script = ConsumerScript().joining()
     script.lose(ConsumerGroupHeartbeat, E.UNSUPPORTED_VERSION)
     (failed,) = script.told(Failed)
@@ -202,7 +202,7 @@ def test_a_broker_that_does_not_know_the_api() -> None:
 
 
 def test_a_join_without_an_assignment() -> None:
-    """An answer to a join that assigns nothing, not even no partitions, is asked for again, after a pause."""
+    """A response to a join without an assignment, even an empty one, is requested again after a pause."""
     script = ConsumerScript().joining()
     script.beat(3)
     assert (script.member.state, script.kinds()) == (MemberState.JOINING, [])

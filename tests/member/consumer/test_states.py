@@ -1,4 +1,4 @@
-"""A member of a consumer group, step by step: what it says in heartbeats, when, and what the application is told."""
+"""Steps of a member of a consumer group: contents and times of heartbeats, and events for the application."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_join_tells_everything() -> None:
 
 
 def test_an_assignment_is_told_then_acknowledged_then_all_is_quiet() -> None:
-    """Only what has changed is told: the partitions at once, and nothing at the interval that the coordinator says."""
+    """Events have only changes: the partitions at once, and nothing at the coordinator's interval."""
     script = ConsumerScript().joining()
     script.beat(3, 0, 2)
     assert script.told(Joined) == [Joined(3, MEMBER_ID, "consumer", is_leader=False)]
@@ -90,7 +90,7 @@ def test_an_assignment_is_told_then_acknowledged_then_all_is_quiet() -> None:
 
 
 def test_an_empty_assignment_is_acknowledged_too() -> None:
-    """A member that gets nothing tells its listener so, and says that it has nothing."""
+    """A member without partitions emits an empty assignment, and reports that it owns nothing."""
     script = ConsumerScript().joining()
     script.beat(1, assignment=())
     assert script.told(PartitionsAssigned) == [PartitionsAssigned(())]
@@ -139,7 +139,7 @@ def test_other_topics_are_told_with_the_next_heartbeat() -> None:
 
 
 def test_revocation_comes_before_its_acknowledgement() -> None:
-    """With a listener that takes its time: commit, revoke, assign, and only then tell the coordinator."""
+    """With a slow listener: commit, revoke, assign, and only then the heartbeat that acknowledges."""
     script = ConsumerScript(enable_auto_commit=True, waits_for_listener=True).joining()
     script.beat(1, 0, 1)
     script.member.listener_returned(script.now_ms)
@@ -202,7 +202,7 @@ def test_a_target_that_goes_and_comes_back() -> None:
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_the_commit_before_a_revocation(code: ErrorCode, again: bool) -> None:
-    """It is repeated while that may help, with the epoch of now; in the end the revocation goes on without it."""
+    """It is retried while that may help, with the current epoch; finally the revocation continues without it."""
     script = ConsumerScript(enable_auto_commit=True, auto_commit_interval_ms=10**6).in_group(0, 1)
     script.member.consumed({partitions(0)[0]: 7})
     script.wait(INTERVAL_MS)
@@ -231,7 +231,7 @@ def test_a_commit_that_is_never_done_holds_up_a_revocation_for_the_rebalance_tim
 
 
 def test_topics_without_a_name_yet() -> None:
-    """What has a name is assigned and acknowledged; metadata are asked for, and again after a pause; then the rest."""
+    """Named topics are assigned and acknowledged; metadata is requested, and again after a pause; then the rest."""
     script = ConsumerScript().joining()
     script.cluster = None
     both = (TopicPartitions(OTHER_ID, (0,)), TopicPartitions(TOPIC_ID, (3,)))
@@ -262,7 +262,7 @@ def test_a_topic_that_is_deleted_is_revoked_by_its_name() -> None:
 
 
 def test_fenced() -> None:
-    """All is lost, and told in a poll; then the member joins again: the same id, epoch 0, everything."""
+    """All partitions are lost, with an event in a poll; then the member joins again: same id, epoch 0, all fields."""
     script = waiting(0)
     script.beat(0, error_code=ErrorCode.FENCED_MEMBER_EPOCH)
     assert script.member.state is MemberState.FENCED
@@ -283,7 +283,7 @@ def test_fenced_without_partitions() -> None:
 
 
 def test_fenced_in_the_middle_of_a_reconciliation() -> None:
-    """What the listener is busy with counts no more when it returns: the rest is lost, and nothing acknowledged."""
+    """The listener's present callback no longer counts when it returns: the rest is lost, and nothing acknowledged."""
     script = waiting(0, 1)
     script.beat(2, 0, 2)
     assert script.names() == ["PartitionsRevoked"]
@@ -330,7 +330,7 @@ def test_an_application_that_does_not_poll(instance_id: str | None, epoch: int) 
     ],
 )
 def test_closing(instance_id: str | None, operation: CloseOperation, epoch: int | None) -> None:
-    """Revoked, left with the epoch that KIP-1092 says, closed when that is answered; or closed without a word."""
+    """Revoked, left with the epoch of KIP-1092, closed with the response; or closed at once."""
     script = ConsumerScript(group_instance_id=instance_id).in_group(0, 1)
     script.member.close(script.now_ms, operation=operation)
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(partitions(0, 1))]
@@ -370,7 +370,7 @@ def test_fenced_while_it_prepares_to_leave() -> None:
 
 
 def test_an_answer_to_what_was_before() -> None:
-    """A heartbeat's answer that comes after the member has left says nothing about it."""
+    """A heartbeat's response after the member has left is ignored."""
     script = ConsumerScript().in_group(0)
     script.wait(INTERVAL_MS)
     script.member.unsubscribe(script.now_ms)
@@ -381,7 +381,7 @@ def test_an_answer_to_what_was_before() -> None:
 
 
 def test_a_lost_connection() -> None:
-    """The coordinator is looked for; the next heartbeat tells everything with the epoch that the member has."""
+    """The coordinator is looked up; the next heartbeat is a full one with the member's epoch."""
     script = ConsumerScript().in_group(0)
     script.wait(INTERVAL_MS)
     script.lose(ConsumerGroupHeartbeat)
@@ -396,7 +396,7 @@ def test_a_lost_connection() -> None:
 
 
 def test_closing_while_the_listener_deals_with_what_is_revoked() -> None:
-    """What was told as gone is not told again; the rest is revoked."""
+    """Partitions with an earlier event get no second one; the rest is revoked."""
     script = waiting(0, 1)
     script.beat(2, 1)
     script.member.close(script.now_ms)
@@ -404,7 +404,7 @@ def test_closing_while_the_listener_deals_with_what_is_revoked() -> None:
 
 
 def test_closing_while_the_listener_deals_with_what_is_lost() -> None:
-    """Nothing is told twice, and there is no group to leave."""
+    """No event is repeated, and there is no group to leave."""
     script = waiting(0, 1)
     script.beat(0, error_code=ErrorCode.FENCED_MEMBER_EPOCH)
     script.member.close(script.now_ms)
@@ -429,7 +429,7 @@ def test_answers_that_make_no_sense() -> None:
 
 
 def test_an_expression_for_the_coordinator() -> None:
-    """It is told once, without names; an empty one takes it back."""
+    """It is sent once, without names; an empty one removes it."""
     script = ConsumerScript()
     script.member.update_metadata(CLUSTER, script.now_ms)
     script.member.subscribe_pattern(SubscriptionPattern("t.*"), script.now_ms)
@@ -447,7 +447,7 @@ def test_an_expression_for_the_coordinator() -> None:
 
 
 def test_an_expression_for_the_member() -> None:
-    """One of Python is matched here with all topics, and names are told; new topics with the next heartbeat."""
+    """A Python expression is matched by the member, which sends names; new topics follow with the next heartbeat."""
     script = ConsumerScript()
     script.member.subscribe_pattern("top.*", script.now_ms)
     script.poll(FOREVER_MS)

@@ -69,7 +69,7 @@ class Topics:
 
 
 class Host:
-    """One member, what it told, and what it has by what it told."""
+    """One member, its events, and its partitions according to them."""
 
     def __init__(
         self, name: str, member_id: str, topics: tuple[str, ...], world: ConsumerWorld, **settings: Any
@@ -127,7 +127,7 @@ class ConsumerWorld:
         self._lives = 0
 
     def add(self, name: str, *topics: str, pattern: SubscriptionPattern | None = None, **settings: Any) -> Host:
-        """Let a member come that subscribes to these topics, or to an expression, and polls."""
+        """Add a member that subscribes to topics, or to an expression, and polls."""
         topics = topics or ("orders",)
         self._lives += 1
         host = self.hosts[name] = Host(name, f"{name}-{self._lives}", topics, self, **settings)
