@@ -171,6 +171,6 @@ def ownership_of(
 
 
 def _disowned(replies: list[Reply]) -> list[Reply]:
-    from groupcoord.core.router.refusals import disowned  # only needed with a store that has an owner
+    from groupcoord.core.refusals import disowned  # only needed with a store that has an owner
 
     return [disowned(reply) for reply in replies]

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from uuid import UUID
 
-from groupcoord.core.administration import Administration
+from groupcoord.core.administration import Administration, Retention
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import Environments, GroupKinds
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found
-from groupcoord.core.log.append_failures import AppendTimeouts, for_client, refused
 from groupcoord.core.log.append_queue import Append
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import CommitRecords, Record
 from groupcoord.core.messages import OffsetCommit, OffsetDelete, Token, TxnOffsetCommit, Waiting
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.offsets.commits import Commits
-from groupcoord.core.offsets.retention import Retention
+from groupcoord.core.refusals import AppendTimeouts, for_client, refused
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode, InvariantError
 

@@ -44,7 +44,7 @@ MODULES_OF_REQUESTS = (
     "groupcoord.broker.security.login",
     "groupcoord.broker.share.letters",
     "groupcoord.coordinator.share_coordinator",
-    "groupcoord.core.router.refusals",
+    "groupcoord.core.refusals",
     "groupcoord.records.batches",
     "groupcoord.records.codec",
     "groupcoord.records.share_state",

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.administration import MS_PER_MINUTE
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.classic.state import GroupState
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import as_classic_group
 from groupcoord.core.log.records import NO_TIMESTAMP, GroupTombstone, OffsetTombstone, Record
 from groupcoord.core.offsets.commits import WhenDeleted
-from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.core.partition import Partition
 from groupcoord.laws.coordinator import require, served_partitions
 

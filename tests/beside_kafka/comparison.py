@@ -11,7 +11,7 @@ from typing import Any
 from attrs import define, frozen
 
 from groupcoord.conformance.entities import API_KEYS, decode_response, response_entity
-from groupcoord.core.log.append_failures import for_transaction_coordinator
+from groupcoord.core.refusals import for_transaction_coordinator
 from groupcoord.errors import ErrorCode
 from groupcoord.records.describe import describe_record
 from tests.beside_kafka.coordinator import Outcome, Step, Written

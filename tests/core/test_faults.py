@@ -16,7 +16,6 @@ from groupcoord import (
     Ticket,
 )
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.records import (
     ZERO_UUID,
     GroupMetadataRecord,
@@ -36,6 +35,7 @@ from groupcoord.core.messages import (
     TopicResult,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.refusals import refused
 from groupcoord.log_store import AppendTimedOutError, LogStoreError
 from groupcoord.messages import (
     DeleteGroups,

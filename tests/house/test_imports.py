@@ -147,7 +147,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis.rules": (
         *("analysis.decode", "analysis.fold", "analysis.options"),
         "analysis.report.text",  # how evidence writes durations
-        *("core.offsets.retention", "core.consumer_protocol"),  # by which rules offsets expire
+        *("core.administration", "core.consumer_protocol"),  # by which rules offsets expire
     ),
     "analysis.rules.statuses": ("analysis.options",),
     "analysis.report": (
@@ -255,7 +255,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
         *("groups.streams.topology", "groups.streams.state", "groups.streams.group"),
     ),
     # what handlers have in common: outputs, appends in flight, deletion and expiry
-    ("observer", "log.append_queue", "log.append_failures", "handler_context"),
+    ("observer", "log.append_queue", "refusals", "handler_context"),
     ("offsets", "administration", "share_state.partition"),
     # handlers
     ("groups.base",),

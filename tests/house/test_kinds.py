@@ -22,7 +22,7 @@ HOMES = (
 
 FREE_OF_KINDS = (
     "administration",
-    "log/append_failures",
+    "refusals",
     "handler_context",
     "groups/group",
     "log/append_queue",

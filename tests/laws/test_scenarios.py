@@ -191,7 +191,7 @@ def test_a_subscription_that_cannot_be_read(metadata: bytes) -> None:
 
 def test_more_offsets_expire_than_an_append_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep writes its tombstones in several appends; a group goes with its last offset."""
-    monkeypatch.setattr("groupcoord.core.offsets.retention.MAX_RECORDS_PER_APPEND", 50)
+    monkeypatch.setattr("groupcoord.core.administration.MAX_RECORDS_PER_APPEND", 50)
     scenario = Scenario()
     scenario.commit_much("wide", 120)
     scenario.submit(OffsetCommit("beta", scenario.offsets("orders", 0)))

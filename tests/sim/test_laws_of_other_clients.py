@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode
-from groupcoord.core.administration import Administration
+from groupcoord.core.administration import Administration, Retention
 from groupcoord.core.log.records import NO_PRODUCER_ID, CommitRecords, CommittedTopic, TransactionMarker
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
 from groupcoord.core.offsets import commits
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.offsets.commits import draft_commit
-from groupcoord.core.offsets.retention import Retention
 from groupcoord.sim import (
     AdminAction,
     Administrator,

@@ -14,7 +14,6 @@ from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, HOLDER, SHA
 from groupcoord.analysis.fold.replay import NO_PARTITION, RECORDS_FIELD
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 Histories = Mapping[str, list[Row]]
 """By kind (:data:`groupcoord.analysis.fold.history.KINDS`), rows with the group and its log partition."""
@@ -92,7 +91,7 @@ def offset_expiry(
     """
     by_id = {group["group_id"]: group for group in groups}
     pending = {tuple(row.values()) for row in facts.open().select(_PLACE).to_pylist()}
-    retention_ms = offsets_retention_minutes * MS_PER_MINUTE
+    retention_ms = offsets_retention_minutes * 60_000
     found = []
     for row in current_offsets.select(OFFSET_COLUMNS).to_pylist():
         group = by_id.get(row["group_id"])

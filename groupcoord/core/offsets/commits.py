@@ -11,7 +11,6 @@ from groupcoord.core.events import Cause
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.log.append_failures import refused
 from groupcoord.core.log.append_queue import Continuation
 from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
@@ -54,6 +53,7 @@ from groupcoord.core.messages.commits import (
     refused_topics,
 )
 from groupcoord.core.offsets.cache import fetch_columns
+from groupcoord.core.refusals import refused
 from groupcoord.errors import NO_ERROR, ErrorCode
 
 

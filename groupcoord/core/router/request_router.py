@@ -66,6 +66,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.commits import refused_topics
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
+from groupcoord.core.refusals import unserved
 from groupcoord.core.router.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
 from groupcoord.core.router.modern_groups import (
     DESCRIBED_CONSUMER_GROUPS,
@@ -84,7 +85,6 @@ from groupcoord.core.router.modern_groups import (
     with_description_status,
 )
 from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
-from groupcoord.core.router.refusals import unserved
 from groupcoord.core.router.split_requests import (
     Coordinators,
     DescribedKind,

@@ -13,7 +13,6 @@ from uuid import UUID
 from attrs import define, evolve
 
 from groupcoord.config import Config
-from groupcoord.core.log.append_failures import for_client
 from groupcoord.core.log.append_queue import AppendQueue
 from groupcoord.core.messages import Token
 from groupcoord.core.messages.share_state import (
@@ -29,6 +28,7 @@ from groupcoord.core.messages.share_state import (
     StateToWrite,
     state_message,
 )
+from groupcoord.core.refusals import for_client
 from groupcoord.core.share_state.records import (
     NO_START_OFFSET,
     UNKNOWN_COUNT,

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from attrs import define, field
 
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.administration import MS_PER_MINUTE
 from groupcoord.core.fingerprints import newest_epoch
 from groupcoord.core.log.records import Record
 from groupcoord.core.messages import Response
-from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import (
     check_acknowledged_commits,
