@@ -96,6 +96,9 @@ def test_what_is_larger_than_the_topic_takes_is_left_out() -> None:
     """The letter of a record that exceeds the topic's limit has only its origin."""
     data = batch(0, b"s" * 100, b"l" * 1_000, b"s" * 100)
     assert written(data, 0, 1, 2, bytes_max=800) == ([2, 1], [b"s" * 100, None, b"s" * 100])
+    for bytes_max in range(1_000, 1_200):
+        ((portion,), _) = write_letters(ORIGIN, [GivenUp(1, 1, True)], data, bytes_max)
+        assert len(portion.records) <= bytes_max
 
 
 def test_no_batch_of_letters_is_larger_than_the_topic_takes() -> None:

@@ -161,13 +161,16 @@ def test_the_leader_of_the_record_leads_and_not_the_first_member() -> None:
     assert group.leader == "b-1"
 
 
-def test_an_outdated_leader_epoch_unloads_nothing() -> None:
+def test_an_outdated_leader_epoch_changes_nothing() -> None:
     coordinator = Driver().coordinator
     coordinator.unload(0)
     assert coordinator.continue_load(0)
     coordinator.load(0, 5)
     for leader_epoch, status in ((4, "ACTIVE"), (5, "ACTIVE"), (6, "UNLOADED")):
         coordinator.unload(0, leader_epoch)
+        assert coordinator.status(0).name == status
+    for leader_epoch, status in ((6, "UNLOADED"), (7, "ACTIVE")):
+        coordinator.load(0, leader_epoch)
         assert coordinator.status(0).name == status
 
 

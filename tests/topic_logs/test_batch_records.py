@@ -56,6 +56,11 @@ def test_more_records_than_bytes_are_refused_at_once(payload: bytes, is_compacte
     assert refused.value.error_code is ErrorCode.INVALID_RECORD
 
 
+def test_a_codec_that_does_not_exist() -> None:
+    with pytest.raises(RefusedBatchError, match="there is no codec 5"):
+        check_produced(read_produced(claiming(1, b"", attributes=5)), TopicLogSettings(), NOW_MS)
+
+
 @pytest.mark.parametrize("count", [COUNT_MAX, 100])
 @pytest.mark.parametrize("payload", [write_varint(-1) + bytes(699), write_varint(-20) + bytes(699), bytes(700)])
 def test_heads_of_records_that_do_not_go_on(count: int, payload: bytes) -> None:

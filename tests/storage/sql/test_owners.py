@@ -110,6 +110,8 @@ def test_a_connection_that_is_lost_keeps_the_log(open_log: OpenLog, slept_s: lis
     with pytest.raises(StorageError):
         store.check_ownership()
     assert store.check_ownership()
+    store._connection.close()
+    assert store.append(0, Ticket(0, 0), [LogRecord(GroupTombstone("g"), 1)]) == 0
     other = open_log()
     store._discard_connection()
     with pytest.raises(OwnershipLostError):
