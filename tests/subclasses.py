@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 def subclasses(parent: type[T]) -> list[type[T]]:
-    """Return the direct ones, each once: those that attrs made anew with slots stay until garbage is collected."""
+    """Return the direct subclasses, each once: those that attrs replaced by slotted ones stay until garbage is
+    collected.
+    """
     return [child for child in parent.__subclasses__() if _is_in_its_module(child)]
 
 

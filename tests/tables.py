@@ -29,20 +29,14 @@ class CasesFailed(ExceptionGroup):
 
 
 class Choice:
-    """Which cases are tried: those whose name contains ``part``."""
+    """Selection of cases: those whose name contains ``part``."""
 
     part = ""
 
 
 def check_all(cases: Iterable[tuple[str, Any]], check: Callable[[Any], object]) -> None:
-    """Check each case, whatever became of those before it.
-
-    Args:
-        cases: each with its name.
-        check: raises an exception for a case that fails.
-
-    Raises:
-        CasesFailed: of those that ``--case`` chooses, some fail.
+    """Check each case, also after failures. Args: cases: each with its name. check: raises an exception for a case that
+    fails. Raises: CasesFailed: of those that ``--case`` chooses, some fail.
     """
     chosen = [(name, case) for name, case in cases if Choice.part in name]
     if Choice.part and not chosen:
@@ -118,7 +112,7 @@ def _name(value: object, column: str, number: int, say: Callable[[object], objec
 
 
 def _product(tables: list[list[tuple[str, dict[str, Any]]]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row of each table beside each of the others."""
+    """Yield the product of the rows of several tables."""
     for rows in itertools.product(*tables):
         yield "-".join(name for name, _ in rows), {key: value for _, values in rows for key, value in values.items()}
 

@@ -19,7 +19,7 @@ EXAMPLES = 50
 @given(st.booleans())
 @settings(max_examples=EXAMPLES)
 def test_random_ones_are_sampled_by_themselves(value: bool) -> None:
-    """A random test tries as many examples as this run does of so many, though it doesn't say so."""
+    """A random test runs its share of the examples without a setting of its own."""
     wrapped: Any = test_random_ones_are_sampled_by_themselves
     assert wrapped._hypothesis_internal_use_settings.max_examples == examples(EXAMPLES)
 

@@ -1,4 +1,4 @@
-"""A coordinator whose host answers its questions at once, or when it is told to."""
+"""Coordinator whose host answers its queries at once or on demand."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from groupcoord.core.host_queries import Found, Host, Question
 
 
 class AskedHost(Host):
-    """Answers at once, or says that the answer comes later; and remembers what it was asked.
-
-    Args:
-        host: answers.
-
-    Attributes:
-        holds: questions wait.
-        questions: all that were asked, oldest first.
+    """Host that answers at once or later, and records the queries. Args: host: answers. Attributes: holds: whether
+    queries wait. questions: all queries, oldest first.
     """
 
     def __init__(self, host: Host) -> None:
@@ -34,7 +28,7 @@ class AskedHost(Host):
 
 
 class AskedCoordinator(GroupCoordinator):
-    """Answers what it asks about regular expressions at once, or when it is told to."""
+    """Coordinator whose queries about regular expressions are answered at once or on demand."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -87,7 +87,7 @@ KNOWS_MEMBER_ID_REQUIRED, KNOWS_SKIP_ASSIGNMENT = 4, 9
 
 @define
 class ScriptedMember:
-    """What a client remembers."""
+    """State of a client."""
 
     name: str
     member_id: str = ""
@@ -121,7 +121,7 @@ class RecordingDriver(Driver):
     def ask(
         self, label: str, request: Request, client: ScriptedMember | None = None, consumer: Kip848Consumer | None = None
     ) -> None:
-        """Send a request, and say so if it has to wait."""
+        """Send a request, and print a line if it waits."""
         self.labels[id(request)] = (label, client)
         sent = self.submit(request, consumer)
         if sent.is_waiting:
@@ -170,7 +170,7 @@ class RecordingDriver(Driver):
         self._states = states
 
     def forget_requests(self) -> None:
-        """Nobody waits any more."""
+        """Forget waiting requests."""
         self.labels.clear()
         self._held = -1
 
@@ -212,7 +212,7 @@ class Session(ConsumerGroupCommands):
 
     @property
     def world(self) -> RecordingDriver:
-        """The world; with Kafka's defaults if the script asked for nothing else."""
+        """The world; by default with Kafka's configuration."""
         if self._world is None:
             self._world = RecordingDriver(self._lines, None)
         return self._world
@@ -300,7 +300,7 @@ class Session(ConsumerGroupCommands):
         type: str | None = None,
         protocol: str | None = None,
     ) -> None:
-        """Sync; a leader says who gets what."""
+        """Sync; a leader's request has the assignments."""
         who = self._client(client)
         given = [share.partition(":") for share in shares]
         assignments = tuple(
@@ -367,7 +367,7 @@ class Session(ConsumerGroupCommands):
         epoch: str = "0",
         **member: str,
     ) -> None:
-        """Commit in a producer's transaction; ``as=`` names the client whose ids come with it."""
+        """Commit in a producer's transaction; ``as=`` names the client whose ids are sent."""
         who = self._client(member.pop("as")) if "as" in member else ScriptedMember("")
         if member:
             raise ValueError(f"got an unexpected keyword argument {min(member)!r}")
@@ -415,7 +415,7 @@ class Session(ConsumerGroupCommands):
     # ------------------------------------------------------------ time
 
     def do_sleep(self, duration: str) -> None:
-        """Let time pass; every line says when it happened."""
+        """Advance the clock; each line has its time."""
         world, lines = self.world, self._lines
         end_ms = world.now_ms + int(duration)
         while (due_ms := world.coordinator.next_deadline_ms()) is not None:
@@ -431,12 +431,12 @@ class Session(ConsumerGroupCommands):
         self.world.clock.advance(int(duration))
 
     def do_tick(self) -> None:
-        """Tell the coordinator that time has passed."""
+        """Run the coordinator's timers."""
         self.world.coordinator.tick()
         self.world.deliver()
 
     def do_deadline(self) -> None:
-        """Say when the coordinator wants to be woken."""
+        """Print the coordinator's next deadline."""
         world = self.world
         due_ms = world.coordinator.next_deadline_ms()
         now = world.clock.now_ms() - world.now_ms
@@ -445,7 +445,7 @@ class Session(ConsumerGroupCommands):
     # ------------------------------------------------------------ the log
 
     def do_late(self, switch: str) -> None:
-        """Let appends wait for ``ack``, or not any more."""
+        """Make appends wait for ``ack``, or not."""
         self.world.store.is_late = {"on": True, "off": False}[switch]
 
     def do_ack(self, count: str | None = None) -> None:

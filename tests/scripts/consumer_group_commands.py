@@ -117,7 +117,7 @@ class ConsumerGroupCommands:
             self.world.grow_topic(topic, int(partitions) - count)
 
     def do_regexes(self, what: str, which: str = "-1") -> None:
-        """Let the host's answers wait, or come."""
+        """Make the host's answers wait, or release them."""
         coordinator: Any = self.world.coordinator
         if what == "hold":
             coordinator.asked.holds = True

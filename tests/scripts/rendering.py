@@ -1,4 +1,4 @@
-"""Requests' answers and records of the log as short lines, which say nothing of what is as usual."""
+"""Short lines for responses and log records, which omit default values."""
 
 from __future__ import annotations
 

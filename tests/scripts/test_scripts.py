@@ -1,4 +1,4 @@
-"""Every script still prints what was recorded, and says what it shows."""
+"""Every script prints the recorded lines, and has a description."""
 
 from __future__ import annotations
 

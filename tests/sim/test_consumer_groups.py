@@ -86,7 +86,7 @@ def billing_of(world: World) -> ConsumerGroup | None:
 @as_one_test
 @pytest.mark.parametrize("name", portion(list(FAULTS)))
 def test_skipping_what_repeats_changes_nothing(name: str) -> None:
-    """A consumer group with each fault tells the same with and without fast-forwarding, heartbeats and all."""
+    """A consumer group with each fault has the same events with and without fast-forwarding."""
     options = consumer_group_world(*FAULTS[name], duration_ms=180_000)
 
     skipping, whole = World(7, options), World(7, evolve(options, fast_forwards=False))
@@ -98,7 +98,9 @@ def test_skipping_what_repeats_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("growth_ms", [60_320, 60_340, 60_360, 60_380])
 def test_a_member_that_may_soon_hear_of_new_partitions_is_not_steady(growth_ms: int) -> None:
-    """A topic grows while an answer is under way: its member goes on, since its next heartbeat finds new partitions."""
+    """A topic grows while a response is in flight: its member is not skipped, since its next heartbeat brings new
+    partitions.
+    """
     growth = TopicGrowth(start_ms=growth_ms, end_ms=growth_ms, topic="orders", partition_count=9)
     options = consumer_group_world(growth)
     options = evolve(options, cluster=evolve(options.cluster, most_latency_ms=100))
@@ -215,7 +217,7 @@ def test_a_topic_that_goes_and_comes_again(on_consumer_protocol: int, down_ms: i
 
 @pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
 def test_a_topic_that_goes_for_good(on_consumer_protocol: int) -> None:
-    """Nobody owns partitions of a topic that is gone, and no time counts in which they have no owner."""
+    """Partitions of a deleted topic have no owner, and that time is not counted."""
     deletion = TopicDeletion(start_ms=60_000, end_ms=60_000, topic="orders")
     world = World(3, consumer_group_world(deletion, on_consumer_protocol=on_consumer_protocol, duration_ms=180_000))
 
@@ -230,7 +232,7 @@ def test_a_topic_that_goes_for_good(on_consumer_protocol: int) -> None:
 @pytest.mark.parametrize("policy", MigrationPolicy)
 @pytest.mark.parametrize("first", GroupProtocol)
 def test_who_may_meet_in_a_group(first: GroupProtocol, policy: MigrationPolicy) -> None:
-    """Who comes later with the other protocol gets in as the policy says, or goes on trying and disturbs nobody."""
+    """A later member with the other protocol joins as the policy allows, or retries without disturbing the group."""
     latecomer = GroupProtocol.CONSUMER if first is GroupProtocol.CLASSIC else GroupProtocol.CLASSIC
     change = rolling_restart("billing", [2], 60_000, 1, 0, 15_000, protocol=latecomer)
     options = consumer_group_world(*change, on_consumer_protocol=3 if first is GroupProtocol.CONSUMER else 0)
@@ -246,7 +248,7 @@ def test_who_may_meet_in_a_group(first: GroupProtocol, policy: MigrationPolicy) 
 
 @pytest.mark.parametrize("down_ms", [0, 20_000, None], ids=["made anew", "comes again", "for good"])
 def test_a_topic_that_goes_from_a_group_left_to_classic_members(down_ms: int | None) -> None:
-    """Nobody tells classic members that are alone in a consumer group: they keep what they had, as in Kafka 4.4."""
+    """Classic members alone in a consumer group get no notice: they keep their partitions, as in Kafka 4.4."""
     death = ConsumerCrash(start_ms=30_000, end_ms=30_000, consumer=2, group="billing", stays_dead=True)
     end_ms, count = (60_000 + down_ms, 9) if down_ms is not None else (60_000, 0)
     deletion = TopicDeletion(start_ms=60_000, end_ms=end_ms, topic="orders", partition_count=count)
@@ -263,8 +265,9 @@ def test_a_topic_that_goes_from_a_group_left_to_classic_members(down_ms: int | N
 
 
 def test_a_crash_after_the_way_back() -> None:
-    """That members should join again after a conversion is not in the log: who waits for partitions, as in Kafka 4.4,
-    gets none if the coordinator dies first."""
+    """That members must rejoin after a conversion is not in the log: as in Kafka 4.4, members that wait for partitions
+    get none if the coordinator dies first.
+    """
     crashes = [NodeCrash(start_ms=68_000, end_ms=70_000, node_id=node_id) for node_id in (1, 2)]
     lines: list[str] = []
     world = World(3, consumer_group_world(WAY_BACK, *crashes, on_consumer_protocol=1, members=1), lines.append)
@@ -279,7 +282,7 @@ def test_a_crash_after_the_way_back() -> None:
 
 
 def test_targets_that_move_without_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A uniform assignor that forgets what members had is caught when somebody new comes."""
+    """A uniform assignor that ignores former assignments breaks a law when a member joins."""
     assign = UniformAssignor.assign
 
     def forgetful(self: UniformAssignor, group: GroupSpec) -> GroupAssignment:
@@ -316,7 +319,7 @@ def test_a_partition_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_member_that_keeps_what_it_gives_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that says that it has given partitions back, and goes on with them, is caught."""
+    """A member that acknowledges a revocation and continues with the partitions breaks a law."""
     monkeypatch.setattr(Reconciliation, "_revoked", lambda self: ())
 
     with pytest.raises(LawBrokenError, match=r"which others can be given|which billing-. has as a member"):
@@ -324,7 +327,7 @@ def test_a_member_that_keeps_what_it_gives_back(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_epoch_that_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that says it wrote a member's assignment and didn't is caught when the member is told of it."""
+    """A log that falsely reports an assignment as written breaks a law when the member receives it."""
     write = ClusterLog.write
 
     def forgetful(self: ClusterLog, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
@@ -352,7 +355,7 @@ def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_conversion_that_forgets_to_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A classic group that comes of a consumer group, and whose member is not told to join again, is not at rest."""
+    """A classic group converted from a consumer group, whose member is not asked to rejoin, is not stable."""
     go_on = ClassicGroups.go_on
 
     def forgetful(self: ClassicGroups, group: GroupMetadata, protocols: Any, trigger: Any, now_ms: int) -> None:
@@ -365,7 +368,7 @@ def test_a_conversion_that_forgets_to_rebalance(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_restart_that_makes_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator whose records depend on what a restart forgets is caught before there is one."""
+    """A coordinator whose records depend on state that a restart loses breaks a law before any restart."""
     hashes = iter(range(10**9))
     monkeypatch.setattr(KnownTopics, "metadata_hash", lambda self, names: next(hashes))
 
@@ -374,7 +377,7 @@ def test_a_restart_that_makes_a_difference(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_epochs_that_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group whose epoch begins anew while it lives is caught, at the latest in the end."""
+    """A group whose epoch restarts while it lives breaks a law, at the latest in the end."""
     write = ClusterLog.write
 
     def forgetful(self: ClusterLog, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
@@ -392,12 +395,12 @@ def test_epochs_that_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_later_epoch(entry: LogRecord) -> bool:
-    """Tell whether a record begins an epoch after the first."""
+    """Return whether a record begins an epoch after the first."""
     return isinstance(entry.record, ConsumerGroupMetadataRecord) and entry.record.epoch > 2
 
 
 def test_members_of_the_log_are_those_that_live() -> None:
-    """When a consumer has died for good, its group goes on without it, in the log as well."""
+    """When a consumer has died for good, its group continues without it, in the log as well."""
     death = ConsumerCrash(start_ms=30_000, end_ms=30_000, consumer=1, group="billing", stays_dead=True)
     world = World(1, consumer_group_world(death))
 

@@ -72,7 +72,7 @@ def test_latencies_stay_in_their_bounds(least_ms: int, spread_ms: int, key: int,
 
 @given(st.integers(-(10**6), 10**6), st.integers(-5_000, 5_000), st.integers(0, 10**9), st.integers(0, 10**6))
 def test_a_clock_and_its_inverse(offset_ms: int, drift_ppm: int, passed_ms: int, skipped_ms: int) -> None:
-    """The first moment at which a clock says so much is just that."""
+    """The inverse gives the first time at which the clock shows a value."""
     clock = LocalClock(1_000, offset_ms, drift_ppm)
     clock.skipped_ms = skipped_ms
     local_ms = clock.at(1_000 + passed_ms)
@@ -131,7 +131,7 @@ def test_order_within_a_connection_and_across() -> None:
 
 
 def test_time_goes_on_whatever_is_tried_again_at_once() -> None:
-    """Where messages take no time, a consumer that answers every answer with a request does not keep the clock."""
+    """Without latency, a consumer that answers each response with a request does not stop the clock."""
     peer = Peer()
     network = Network(peer.scheduler, 1, Latency(0, 0))
     connection = network.connect(peer, 0, peer)
@@ -149,7 +149,7 @@ def test_time_goes_on_whatever_is_tried_again_at_once() -> None:
 
 
 def test_a_cut_connection_is_silent_for_good() -> None:
-    """What is sent while cut off vanishes, and so does all that follows on that connection; a new one works."""
+    """Everything sent while cut off is lost, and all that follows on that connection; a new one works."""
     peer = Peer()
     network = Network(peer.scheduler, 1, Latency(1, 1))
     connection = network.connect(peer, 0, peer)
@@ -215,7 +215,7 @@ def records() -> LogRecords:
     st.sampled_from([0, 7]),
 )
 def test_writes_never_overtake_each_other(faults: list[tuple[int, int, int]], times: list[int], flush_ms: int) -> None:
-    """Whatever slows the log down: every write is answered in its turn, with offsets that grow."""
+    """However slow the log, writes are answered in order, with growing offsets."""
     scheduler = Scheduler(0)
     log = ClusterLog(
         scheduler, 1, seed=1, flush_ms=flush_ms, faults=[StoreFault(s, s + d, slow_ms) for s, d, slow_ms in faults]

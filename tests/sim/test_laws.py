@@ -1,4 +1,4 @@
-"""The laws bite: a world with a planted bug breaks one, and says which."""
+"""Laws of the simulator: a world with a planted bug breaks one, and names it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_two_owners_in_one_generation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ownership_counts_from_the_assignment_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A generation in which nobody was told an assignment may be lost in a crash, and its number comes again."""
+    """A generation without a delivered assignment may be lost in a crash, and its number used again."""
     generations: set[int] = set()
 
     def assigned(self: RunLaws, claim: Claim, key: tuple[str, str, int]) -> None:
@@ -91,7 +91,7 @@ def test_ownership_counts_from_the_assignment_on(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_commit_that_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that says it wrote a commit and didn't is caught when the commit is acknowledged."""
+    """A log that falsely reports a commit as written breaks a law when the commit is acknowledged."""
     write = ClusterLog.write
 
     def forgetful(self: ClusterLog, partition: int, ticket: Ticket, records: list[LogRecord]) -> int:
@@ -120,7 +120,7 @@ def test_a_heartbeat_of_somebody_who_is_out(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_rebalance_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator that forgets to hand out assignments is caught as soon as nobody waits for anything any more."""
+    """A coordinator that omits assignments breaks a law when nothing else is pending."""
     monkeypatch.setattr(Rebalance, "assign", lambda self, written, now_ms: None)
 
     with pytest.raises(LawBrokenError, match="waits without end for its assignment"):
@@ -137,7 +137,7 @@ def test_a_static_leader_that_does_not_look_at_the_topics(monkeypatch: pytest.Mo
 
 
 def test_a_load_that_leaves_something_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator whose memory after a load lacks what the log has is caught at the next look."""
+    """A coordinator whose loaded state lacks records of the log breaks a law at the next check."""
     crash = NodeCrash(start_ms=30_000, end_ms=31_000, node_id=1)
     other = NodeCrash(start_ms=30_000, end_ms=31_000, node_id=2)
     replay = GroupCoordinator.continue_load
@@ -155,7 +155,7 @@ def test_a_load_that_leaves_something_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("name", WORLDS_OF_HISTORIC_BUGS)
 def test_a_bug_that_kafka_has_had(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """What happens to these groups keeps all laws; with the bug it breaks the law that was made for it."""
+    """Without the bug all laws hold; with it, the law made for it is broken."""
     options, broken = WORLDS_OF_HISTORIC_BUGS[name]
     World(1, options).run()
     plant(monkeypatch, name)
@@ -165,7 +165,7 @@ def test_a_bug_that_kafka_has_had(monkeypatch: pytest.MonkeyPatch, name: str) ->
 
 
 def test_who_is_fenced_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator that fences a member whose place nobody has taken is caught at once."""
+    """A coordinator that fences a member without a successor breaks a law at once."""
     fenced = HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID)
     monkeypatch.setattr(
         ClassicMembership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, fenced)

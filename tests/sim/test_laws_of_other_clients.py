@@ -1,4 +1,4 @@
-"""The laws about transactions, administrators and expiry bite: a world with a planted bug breaks one, and says so."""
+"""Laws of transactions, administrators and expiry: a world with a planted bug breaks one, and names it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_offsets_of_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_open_transaction_that_nobody_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who wants stable offsets must be told when there are none."""
+    """A fetch of stable offsets must fail while a transaction is open."""
     monkeypatch.setattr(OffsetCache, "is_unstable", lambda *_: False)
 
     breaks("is answered as", PRODUCER, *LOOKS)
@@ -125,7 +125,7 @@ def test_a_group_that_nobody_has_written(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_group_that_is_not_really_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that says deleted though nothing was written is caught."""
+    """A deletion that is acknowledged without a write breaks a law."""
 
     def lazy(self: Administration, group_ids: list[str], token: Any, *rest: Any) -> None:
         results = tuple(DeletedGroup(group_id, ErrorCode.NONE) for group_id in group_ids)

@@ -64,7 +64,7 @@ def lines_of(options: WorldOptions, part: str = "") -> list[str]:
 
 
 def test_a_stalled_owner_loses_the_log() -> None:
-    """Another takes it over, serves it once the lease is over, and the first says nothing when it wakes."""
+    """Another node takes it over, serves it after the lease, and the first sends nothing when it resumes."""
     told = lines_of(small_world(A_STALL, cluster=OWNED))
     since = told[[line.endswith("stands still") for line in told].index(True) :]
     assert [line.split(maxsplit=1)[0] for line in since[:4]] == [
@@ -81,7 +81,7 @@ def test_a_stalled_owner_loses_the_log() -> None:
 
 
 def test_an_owner_that_wakes_in_time_goes_on() -> None:
-    """Who stalls for less than it takes to be thought dead owns the log still, and no group notices."""
+    """A pause shorter than the time until it counts as dead leaves it the owner, unnoticed by groups."""
     stall = evolve(A_STALL, end_ms=31_900)
     assert lines_of(small_world(stall, cluster=OWNED), "OwnershipLost") == []
 
@@ -149,9 +149,8 @@ def test_all_laws_hold(cluster: ClusterOptions, faults: Sequence[Fault]) -> None
 
 
 def world_with_a_forsaken_fence(*faults: Fault) -> tuple[World, list[int], list[str]]:
-    """Return a world whose group commits nothing, and where another node than its owner takes it over once, and dies.
-
-    Also a list of who fences that log partition, and the lines of the trace.
+    """Return a world whose group commits nothing, and where another node takes it over once, and dies. Also a list of
+    the fences of that log partition, and the lines of the trace.
     """
     lines: list[str] = []
     fences: list[int] = []
@@ -189,7 +188,7 @@ class Wanting:
 
 
 def test_fences_of_who_has_given_up_take_nothing_away() -> None:
-    """Who knows a slot knows all that there is if only such fences follow, and none of somebody who wants to own it."""
+    """A reader of a slot is up to date if only fences of resigned nodes follow, and none of a future owner."""
     leading = World(1, small_world(cluster=SHARED)).cluster.leading
     assert isinstance(leading, Replicated)
     slots = leading.slots
@@ -212,7 +211,7 @@ def test_fences_of_who_has_given_up_take_nothing_away() -> None:
 
 
 def test_who_fences_and_dies_leaves_the_log_partition_to_its_owner() -> None:
-    """Nobody has heard of that fence: clients go on asking the owner, which knows all that there is."""
+    """The fence is unknown to others: clients continue with the owner, which is up to date."""
     world, fences, lines = world_with_a_forsaken_fence()
     world.run()
     owner, fencer = fences
@@ -233,7 +232,7 @@ def test_who_is_fenced_by_one_that_died_takes_over_anew_when_it_writes() -> None
 
 
 def test_an_engine_that_is_slow_to_answer_is_asked_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came of an operation the time before is no answer to the same operation that was sent again."""
+    """The result of an earlier operation is not taken for that of its repetition."""
     asked: list[Operation] = []
     carry_out = SharedSlots.carry_out
 
@@ -252,7 +251,7 @@ def test_an_engine_that_is_slow_to_answer_is_asked_once_at_a_time(monkeypatch: p
 @as_one_test
 @pytest.mark.parametrize("seed", [seed for seed in seeds(40) if swarm_options(seed).cluster.replicas is not None])
 def test_small_fleets_of_replicas_keep_every_law(seed: int) -> None:
-    """Worlds of the swarm whose nodes are replicas."""
+    """Swarm worlds whose nodes are replicas."""
     run = run_seed(seed, swarm_options(seed))
     assert run.failure is None, "\n".join([str(run.failure), *run.tail])
 
@@ -283,7 +282,7 @@ def test_seeds_with_a_deposed_owner(seed: int) -> None:
 
 
 def test_who_does_not_read_up_to_its_fence_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An owner that takes what a reader which lags behind tells for all that there is serves an older state."""
+    """An owner that trusts a lagging reader serves an older state."""
     has_read_on = SlotWriter._has_read_on
 
     def believes_anything(self: SlotWriter, read: object, slots: list) -> None:  # type: ignore[type-arg]

@@ -104,7 +104,7 @@ def test_a_partition_changes_hands() -> None:
 
 
 def test_backlog_and_the_time_to_catch_up() -> None:
-    """What a consumer begins with was written some time ago; what had no owner is behind until that is done."""
+    """A consumer begins with older records; partitions without owner are behind until these are processed."""
     other = TopicPartition("orders", 1)
     seen = GroupObservations((PARTITION, other), 0)
     seen.begin(0)
@@ -140,7 +140,7 @@ def test_who_is_closed_does_first_what_it_works_on() -> None:
 
 
 def test_two_consumers_at_once_process_twice() -> None:
-    """While a consumer that was replaced goes on, its work is work done twice."""
+    """While a replaced consumer continues, its work is counted as duplicate."""
     seen = GroupObservations((PARTITION,), 0)
     seen.begin(0)
     seen.assigned("a", PARTITION, 0)
@@ -221,7 +221,7 @@ def test_a_row_has_one_unit(unit: str, values: tuple[float, ...], told: tuple[st
 
 
 def test_a_time_line_shows_what_happens() -> None:
-    """It begins before the first thing that is measured and ends after the last one; colours are named."""
+    """It begins before the first measured event and ends after the last; colours have a legend."""
     spans = (("billing-0", 3_000, 120_000), ("billing-11", 130_000, 600_000))
     timeline = Timeline("billing", 600_000, 60_000, ((1_000, 3_000), (120_000, 130_000)), (("orders-0", spans),), 1)
 
@@ -238,7 +238,7 @@ def test_a_time_line_shows_what_happens() -> None:
 
 
 def test_plots_of_variants_have_the_same_axes() -> None:
-    """Where values of two variants are far apart, both pictures have the ticks of all values."""
+    """With distant values of two variants, both plots have the ticks of all values."""
     both = plot(Measure("a", "a", "ms", "group", ""), [("fast", [0, 1_000]), ("slow", [60_000] * 8)])
 
     assert both.count("<svg") == 2
@@ -264,7 +264,9 @@ def test_ticks_are_round(least: int, most: int, is_time: bool, found: list[int])
 
 
 def test_seeds_that_failed_are_on_the_page() -> None:
-    """The page tells how many seeds broke a law, which, and how to run them again, and has no empty table."""
+    """The page has the number of seeds that broke a law, the law, and the command to repeat them,
+    and no empty table.
+    """
     page = report_page(FleetReport("a", [Run(7, None, failure="LawBrokenError: <no>")]), "groupcoord simulate x")
 
     assert "1 seed broke a law:" in page
@@ -273,7 +275,7 @@ def test_seeds_that_failed_are_on_the_page() -> None:
 
 
 def test_a_table_json_and_a_page(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
-    """The report tells the same as a table, as JSON and as a page; two runs agree on every digest."""
+    """Table, JSON and page have the same report; two runs agree on every digest."""
     page = tmp_path / "report.html"
     status, table, _ = simulate(scenario, "--seeds", "3", "--jobs", "1", "--html", str(page))
 
@@ -296,7 +298,7 @@ def test_a_table_json_and_a_page(simulate: Simulate, scenario: str, tmp_path: Pa
 
 
 def test_what_others_do_is_told(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
-    """What came of transactions and of other clients' requests is in the table, in JSON and on the page."""
+    """Results of transactions and of other clients' requests are in the table, in JSON and on the page."""
     Path(scenario).write_text(SCENARIO + OTHERS)
     page = tmp_path / "report.html"
 
@@ -324,7 +326,7 @@ def test_what_others_do_is_told(simulate: Simulate, scenario: str, tmp_path: Pat
 
 
 def test_measures_without_values_are_not_shown(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
-    """Where there are no transactions, table and page say nothing about them; JSON has the same keys as always."""
+    """Without transactions, table and page have nothing about them; JSON always has the same keys."""
     page = tmp_path / "report.html"
 
     table = simulate(scenario, "--seeds", "1", "--jobs", "1", "--html", str(page))[1]
@@ -338,7 +340,7 @@ def test_measures_without_values_are_not_shown(simulate: Simulate, scenario: str
 
 
 def test_consumers_that_fail_are_told(simulate: Simulate, scenario: str, tmp_path: Path) -> None:
-    """Kafka refuses a static member that restarts in a full group until its session is over: the report says so."""
+    """Kafka refuses a static member that restarts in a full group until its session is over: the report has it."""
     full = SCENARIO.replace("[topics]", "[cluster.config]\ngroup.max.size = 2\n[topics]").replace(
         "[[events]]", "static = true\n[[events]]"
     )

@@ -103,7 +103,7 @@ def test_skipping_what_repeats_changes_nothing(name: str) -> None:
 
 
 def test_nothing_is_served_of_a_log_that_cannot_be_read() -> None:
-    """While loads break off nobody can commit; when the log is well again everybody can, and every law holds."""
+    """While loads fail no commit succeeds; with an intact log all do, and every law holds."""
     crashes = [NodeCrash(start_ms=60_000, end_ms=62_000, node_id=node_id) for node_id in (1, 2)]
     text = 'duration = "2m"\n[topics]\norders = 6\n[[groups]]\nname = "billing"\nmembers = 3\ntopics = ["orders"]\n'
     event = '[[events]]\nkind = "unreadable-log"\npercent = 100\nat = "1m"\nfor = "30s"\n'
@@ -140,7 +140,7 @@ def test_a_topic_that_goes_while_a_static_leader_is_away(end_ms: int) -> None:
 
 
 def test_a_commit_that_is_tried_again_is_never_left_out() -> None:
-    """A consumer whose automatic commits fail makes them sooner than usual, with and without fast-forwarding."""
+    """A consumer whose automatic commits fail repeats them sooner, with and without fast-forwarding."""
     deletion = TopicDeletion(start_ms=62_000, end_ms=62_000, topic="orders")
     options = small_world(STATIC_LEADER_AWAY, deletion, members=1, group={"is_static": True})
 

@@ -1,4 +1,4 @@
-"""Scenario files: what they may say, and complaints that name key and line."""
+"""Scenario files: valid contents, and errors that name key and line."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ at = "8m"
 
 
 def test_clients_that_are_no_consumers() -> None:
-    """Producers, simple consumers, administrators and other writers come as the file says, each under its own id."""
+    """Producers, simple consumers, administrators and other writers are configured by the file, each with an id."""
     faults = parse_scenario(GOOD + CLIENT_EVENTS).options_of(3).faults
     others = [fault for fault in faults if not isinstance(fault, ConsumerStop)]
     first, second, simple, *administrators, foreign, drawn = others
@@ -249,7 +249,7 @@ BAD = [
 @as_one_test
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[new[:30] for _, new, _ in BAD])
 def test_complaints_name_key_and_line(old: str, new: str, message: str) -> None:
-    """Whatever is wrong, the message says where."""
+    """Every message has the place of the error."""
     whole = GOOD + CLIENT_EVENTS
     assert old in whole
 
@@ -275,7 +275,7 @@ def test_lines_of_keys() -> None:
 
 
 def test_durations() -> None:
-    """Durations are read as they are written, and told so that people can read them."""
+    """Durations are read as they are written, and printed readably."""
     assert [parse_duration(text) for text in ("0ms", "250ms", "90s", "1h30m", "2d")] == [
         *(0, 250, 90_000),
         *(5_400_000, 172_800_000),

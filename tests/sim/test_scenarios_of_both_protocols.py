@@ -1,4 +1,4 @@
-"""Scenario files say which protocol groups use, how their coordinator treats them, and when they change."""
+"""Scenario files of both protocols: the groups' protocol, the coordinator's settings, and the time of a change."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ BAD = [
 @as_one_test
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[message[:40] for _, _, message in BAD])
 def test_complaints_name_the_key(old: str, new: str, message: str) -> None:
-    """Whatever is wrong, the message says where."""
+    """Every message has the key of the error."""
     assert old in GOOD
 
     with pytest.raises(ScenarioError, match=re.escape(message)):

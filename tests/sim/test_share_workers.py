@@ -80,7 +80,7 @@ def figures(found: Run) -> Mapping[str, Any]:
 
 
 def test_without_trouble_each_record_comes_once() -> None:
-    """All is accepted, soon after it was written, and nobody waits for a lock."""
+    """All records are accepted soon after they were written, and no lock is waited for."""
     found = figures(run())
     assert len(found["done_ms"]) > 100
     assert sorted(found["done_ms"])[len(found["done_ms"]) // 2] < LOCK_MS / 2
@@ -100,7 +100,7 @@ def test_the_end_of_a_worker() -> None:
 
 
 def test_records_that_are_given_up() -> None:
-    """What is rejected is given up, and so is what is given back too often."""
+    """Rejected records are archived, and so are those released too often."""
     assert figures(run("reject_percent = 10"))["archived"] > (0,)
     given_back = figures(run("release_percent = 60"))
     assert given_back["archived"] > (0,)
@@ -144,7 +144,7 @@ BUGS: Mapping[str, tuple[str, Any, str]] = {
 
 @pytest.mark.parametrize(("name", "method", "message"), BUGS.values(), ids=BUGS)
 def test_the_laws_bite(monkeypatch: pytest.MonkeyPatch, name: str, method: Any, message: str) -> None:
-    """A leader of share-partitions with a bug breaks a law, and it says which."""
+    """A leader of share-partitions with a bug breaks a law, which is named."""
     monkeypatch.setattr(f"groupcoord.core.share_partition.{name}", method)
     trouble = 'hang_percent = 20\nhang = "8s"\ncrash_percent = 5\nvanish_percent = 100\nrelease_percent = 20'
     failure = run(trouble).failure
@@ -153,7 +153,7 @@ def test_the_laws_bite(monkeypatch: pytest.MonkeyPatch, name: str, method: Any, 
 
 
 def test_what_a_lock_that_was_over_has_given_up_need_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its leader has done with it, whatever the log says, and nobody writes it again (as in Kafka): that is rest."""
+    """As in Kafka, its leader has archived it in memory, and does not write it again: that is a stable state."""
     write = SharePartitions.write
 
     def all_but_those_of_locks(self: SharePartitions, led: LedPartition, what: StateWrite, *done: Any) -> None:
@@ -165,7 +165,7 @@ def test_what_a_lock_that_was_over_has_given_up_need_not_be_written(monkeypatch:
 
 
 def test_variants_of_workers_are_compared_by_their_records() -> None:
-    """Where there are no consumers, that costs least whose records are done soonest."""
+    """Without consumers, the variant whose records are processed soonest costs least."""
     reports = [
         FleetReport(name, [run(work=work, seed=seed) for seed in range(2)], name)
         for name, work in (("slow", '"4s"'), ("quick", '"100ms"'))

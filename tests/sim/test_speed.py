@@ -27,7 +27,7 @@ def fleet(group_count: int, duration_ms: int) -> WorldOptions:
 
 
 def test_steady_hours_cost_little() -> None:
-    """A hundred consumers send as many heartbeats in an hour as the clock says, with few events for them."""
+    """A hundred consumers send all heartbeats of an hour, with few events."""
     outcome = World(1, fleet(2, HOUR_MS)).run()
 
     assert outcome.heartbeats == pytest.approx(100 * HOUR_MS / 3_000, rel=0.01)

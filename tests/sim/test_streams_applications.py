@@ -81,7 +81,7 @@ for = "1m"
 
 
 def test_time_without_anybody() -> None:
-    """It counts from the start or from when a task is given up, until an instance has read its state."""
+    """It counts from the start or the revocation of a task until an instance has restored its state."""
     tasks = StreamsTasks(2, 0, RESTORE_MS)
     assert tasks.take(0, 1, 5_000) == 0
     tasks.give_up(0, 1, 100_000)
@@ -111,7 +111,7 @@ def test_a_copy_that_keeps_up_is_ready_at_once() -> None:
 
 
 def test_what_was_before_is_not_measured() -> None:
-    """Figures begin anew, whether somebody processes a task or not."""
+    """Figures start at the end of the warm-up, whether a task is processed or not."""
     tasks = StreamsTasks(2, 0, 0)
     tasks.take(0, 1, 7_000)
     tasks.begin_measuring(50_000)
@@ -139,6 +139,6 @@ def test_a_coordinator_that_does_not_wait_is_noticed(monkeypatch: pytest.MonkeyP
 
 
 def test_threads_of_one_process() -> None:
-    """A process has one disk, so that what one of its threads hands to another goes on with its state."""
+    """A process has one disk, so a task moved between its threads keeps its state."""
     shared, alone = figures(run(instances=4, threads=2)), figures(run(instances=4))
     assert sum(shared["unowned_ms"]) < sum(alone["unowned_ms"])

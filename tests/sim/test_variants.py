@@ -90,7 +90,7 @@ unset = ["groups.*.member.partition.assignment.strategy", "groups.billing.proces
 
 
 def test_an_error_of_the_file_names_no_variant() -> None:
-    """What is wrong without variants, too, is an error of the file; what a variant makes wrong names that."""
+    """An error that exists without variants, too, is one of the file; others name the variant."""
     wrong = SCENARIO.replace("orders = 4", "orders = 0")
     with pytest.raises(ScenarioError, match=r"^line 6: topics.orders: must be a whole number"):
         parse_variants(wrong + VARIANTS)
@@ -129,7 +129,7 @@ def test_settings_from_the_command_line() -> None:
 
 
 def test_an_application_that_works_makes_eager_rebalancing_slow() -> None:
-    """Who works for seconds between polls comes late to a rebalance, and all partitions wait for that."""
+    """A consumer that processes for seconds between polls rejoins late, and all partitions wait for it."""
     idle = unowned_ms('measure_from = "1m"\n' + SCENARIO)
     busy = unowned_ms(
         'measure_from = "1m"\n' + SCENARIO.replace("members = 2", 'members = 2\nprocessing = ["4s", "5s"]')
@@ -229,12 +229,12 @@ def fleet(variant: str, *unowned_s: float, records: int = 1) -> FleetReport:
     ],
 )
 def test_the_answer_comes_first(reports: list[FleetReport], told: str) -> None:
-    """A sentence says which variant costs least, against the first one or the next best, and how sure that is."""
+    """A sentence has the cheapest variant, compared with the first or the next best, and its certainty."""
     assert format_verdict(Comparison(tuple(reports))) == told
 
 
 def test_better_and_worse_have_colours() -> None:
-    """Below the answer, each variant tells in what it is clearly better and worse; so do the cells of the table."""
+    """Each variant lists the measures in which it is clearly better or worse; the table's cells have colours."""
     page = comparison_page(Comparison((fleet("a", 20, 30, 40), fleet("b", 10, 20, 29, records=3))), "simulate")
 
     assert (
@@ -246,7 +246,7 @@ def test_better_and_worse_have_colours() -> None:
 
 
 def test_the_command_compares(simulate: Simulate, tmp_path: Path) -> None:
-    """Variants are told beside each other in text, in JSON with each seed's values, and on one page."""
+    """Variants are shown side by side in text, in JSON with each seed's values, and on one page."""
     path, page = tmp_path / "s.toml", tmp_path / "s.html"
     path.write_text(SCENARIO + VARIANTS)
 

@@ -46,7 +46,7 @@ def test_a_group_of_which_the_log_knows_nothing() -> None:
 
 
 def test_a_group_that_compaction_forgets() -> None:
-    """A group whose offsets went with their topic is gone after the load of a compacted log."""
+    """A group whose offsets were deleted with their topic is gone after loading a compacted log."""
     tool = SimpleConsumer(start_ms=30_000, end_ms=40_000, group="tool", metadata_lengths=(0,))
     deletion = TopicDeletion(start_ms=50_000, end_ms=60_000, topic="orders", partition_count=6)
     crash = NodeCrash(start_ms=70_000, end_ms=80_000, node_id=1)
@@ -123,6 +123,6 @@ def test_what_a_member_had_in_an_earlier_generation_of_a_classic_group() -> None
     ],
 )
 def test_small_fleets_with_everything_going_wrong(seed: int) -> None:
-    """Fleets of which the laws once said that they were broken, though their coordinator does as Kafka does."""
+    """Fleets that were wrongly reported as breaking laws, though their coordinator does as Kafka does."""
     run = run_seed(seed, swarm_options(seed))
     assert run.outcome is not None, run.failure

@@ -25,7 +25,7 @@ def small_world(*faults: Fault, duration_ms: int = 120_000, members: int = 3, **
 
 
 def consumer_group_world(*faults: Fault, on_consumer_protocol: int = 3, **changes: Any) -> WorldOptions:
-    """Return the small world with consumers of which so many use the consumer protocol (KIP-848)."""
+    """Return the small world with a number of consumers of the consumer protocol (KIP-848)."""
     config = Config(
         offsets_topic_num_partitions=2,
         group_initial_rebalance_delay_ms=1_000,

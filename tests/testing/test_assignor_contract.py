@@ -1,4 +1,4 @@
-"""``check_assignor`` passes assignors that keep the contract, and says what is wrong with others."""
+"""``check_assignor`` accepts assignors that keep the contract, and reports what others break."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def first_member_takes_all(group: GroupSpec) -> GroupAssignment:
 
 
 def test_an_assignor_of_ones_own_passes() -> None:
-    """Fairness isn't asked for."""
+    """Balance is not required."""
     check_assignor(FromFunction(first_member_takes_all))
 
 
@@ -165,7 +165,7 @@ def test_a_name_is_needed() -> None:
 
 
 def test_what_is_remembered_shows_when_all_was_asked() -> None:
-    """An assignor whose answers hang on what it was asked before is found out, though each of them is sound."""
+    """An assignor whose results depend on earlier calls is detected, though each result is valid."""
     seen: set[tuple[str, ...]] = set()
 
     def assign(group: GroupSpec) -> GroupAssignment:

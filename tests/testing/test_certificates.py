@@ -43,7 +43,7 @@ def test_a_client_is_known_by_its_certificate(tmp_path: Path) -> None:
 
 
 def test_with_log_in_it_is_over_tls() -> None:
-    """Where there are mechanisms to log in by, the listener is SASL_SSL; listeners that a test names are its own."""
+    """With SASL mechanisms, the listener is SASL_SSL; a test may name its own listeners."""
     mechanisms = {"sasl.enabled.mechanisms": "PLAIN"}
     with ServerThread(tls=True, settings=mechanisms, users={"ann": "secret"}) as server:
         assert server.bootstrap_of("SASL_SSL") == server.bootstrap

@@ -1,4 +1,4 @@
-"""``check_clock`` passes clocks that keep the contract, and says what is wrong with others."""
+"""``check_clock`` accepts clocks that keep the contract, and reports what others break."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Coarse(ManualClock):
 
 
 class Shared:
-    """A virtual clock whose time is that of its class."""
+    """A virtual clock with a time common to its class."""
 
     time_ms = 0
 

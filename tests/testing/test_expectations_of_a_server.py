@@ -1,4 +1,4 @@
-"""What a test expects of groups and topics is held against what is there, and differences are told in lines."""
+"""Expectations of groups and topics compared with a server, with differences as lines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BOTH = [("orders", 0), ("orders", 1)]
     ],
 )
 def test_what_holds_passes(server: ServerThread, holds: Callable[[ServerThread], None]) -> None:
-    """What is as expected raises nothing; members go by their ids or clients' ids, records by what is said of them."""
+    """A matching state raises nothing; members are matched by ids or client ids, records by the given fields."""
     holds(server)
 
 
@@ -127,7 +127,7 @@ def test_what_holds_passes(server: ServerThread, holds: Callable[[ServerThread],
 def test_each_difference_is_a_line(
     server: ServerThread, breaks: Callable[[ServerThread], None], lines: list[str]
 ) -> None:
-    """What is missing, other or too much is told by its place, and a group's state and requests behind it."""
+    """Missing, different and extra items are listed with their place, followed by the group's state and requests."""
     with pytest.raises(AssertionError) as broken:
         breaks(server)
 
@@ -137,7 +137,7 @@ def test_each_difference_is_a_line(
 
 
 def test_it_is_waited_for_on_an_event_loop_as_well(server: ServerThread) -> None:
-    """What comes to hold in time passes; what does not is told with how long it was waited for."""
+    """A state that is reached in time passes; otherwise the error has the time waited."""
 
     async def scenario() -> None:
         waiting = asyncio.create_task(server.asyncio.assert_committed("late", {("orders", 0): 3}))

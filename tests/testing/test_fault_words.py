@@ -49,7 +49,7 @@ def committed(consumer: confluent_kafka.Consumer) -> int:
 
 
 def test_a_commit_fails_and_then_does_not(groupcoord_server: ServerThread) -> None:
-    """The application is told the error, nothing is committed, and the next try succeeds."""
+    """The application gets the error, nothing is committed, and the next attempt succeeds."""
     consumer = consumer_of(groupcoord_server)
     fault = groupcoord_server.fail_next("OffsetCommit", ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(confluent_kafka.KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
@@ -110,7 +110,7 @@ def test_consumers_join_again_when_told_to(groupcoord_server: ServerThread) -> N
 def test_a_crash_loses_nothing_that_was_acknowledged(
     groupcoord_server_factory: Callable[..., ServerThread], tmp_path: Path, keeps_files: bool
 ) -> None:
-    """After a crash nobody listens; after a restart on the same port offsets and records are there."""
+    """After a crash the port is closed; after a restart on the same port offsets and records are present."""
     server = groupcoord_server_factory(topics={"orders": 1}, data_dir=tmp_path if keeps_files else None)
     producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
     producer.produce("orders", b"coffee")
@@ -151,7 +151,7 @@ def test_who_was_stopped_for_good_begins_anew(groupcoord_server: ServerThread) -
 
 
 def test_rules_outlast_a_restart(groupcoord_server: ServerThread) -> None:
-    """What was asked to go wrong goes wrong after a crash as well; what was held is gone with its connection."""
+    """Rules still apply after a crash; a held request is gone with its connection."""
     consumer = consumer_of(groupcoord_server)
     held = groupcoord_server.hold("OffsetCommit", times=1)
     consumer.commit(offsets=[ORDERS], asynchronous=True)
@@ -181,7 +181,7 @@ def test_connections_break_off(groupcoord_server: ServerThread) -> None:
 
 
 def test_aiokafka_produces_in_spite_of_errors(groupcoord_server: ServerThread) -> None:
-    """A producer of aiokafka tries again when its broker says that it isn't the leader, and when it hangs up."""
+    """A producer of aiokafka retries after NOT_LEADER_OR_FOLLOWER, and after a closed connection."""
     aiokafka = pytest.importorskip("aiokafka")
     faults = [
         groupcoord_server.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER"),
@@ -208,7 +208,7 @@ def fail(call: Call) -> None:
 
 
 def test_what_a_function_raises_reaches_the_test() -> None:
-    """It is raised where the test waits for it, and otherwise where the server is stopped, once."""
+    """It is raised where the test waits for it, otherwise where the server is stopped, once."""
     with ServerThread(topics={"orders": 1}) as server:
         consumer = consumer_of(server)
         fault = server.on("OffsetCommit", fail, times=1)

@@ -1,4 +1,4 @@
-"""A test waits for groups in words, and reads who is in them and what they have committed."""
+"""Waits of a test for groups, and reads of their members and commits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def commit(broker: Broker, group_id: str = "billing") -> None:
 
 
 class Polling:
-    """A consumer of confluent-kafka that is polled in a thread of its own until the end of a ``with`` block."""
+    """A consumer of confluent-kafka that is polled in a thread until the end of a ``with`` block."""
 
     def __init__(self, server: ServerThread, protocol: str, **settings: str) -> None:
         confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -116,7 +116,7 @@ def test_members_of_a_share_group_may_have_the_same_partition() -> None:
 
 
 def test_members_of_no_kind_wait_for_seconds() -> None:
-    """Who joins has everything with the next heartbeat, which is to come in half a second."""
+    """A new member gets its partitions with the next heartbeat, within half a second."""
     share = ShareGroupHeartbeat("workers", "a", 0, subscribed_topic_names=("jobs",))
     streams = StreamsGroupHeartbeat(
         "app", "a", 0, active_tasks=(), standby_tasks=(), warmup_tasks=(), rebalance_timeout_ms=60_000, process_id="p"
@@ -136,7 +136,7 @@ def test_members_of_no_kind_wait_for_seconds() -> None:
 
 
 def test_a_streams_group_has_tasks() -> None:
-    """An application of Kafka Streams is told by the sources of its topology, and each member by its tasks."""
+    """An application of Kafka Streams is described by its topology's sources, and each member by its tasks."""
     store = TopicInfo("app-store-changelog")
     topology = Topology(0, (Subtopology("0", ("orders",), state_changelog_topics=(store,)),))
     settings = {"group.streams.num.standby.replicas": 1}
@@ -166,7 +166,7 @@ def test_a_streams_group_has_tasks() -> None:
     [("connect", JoinProtocol("default", b"?")), ("consumer", JoinProtocol("range", b"?")), ("consumer", None)],
 )
 def test_what_members_say_need_not_be_a_consumers(kind: str, protocol: JoinProtocol | None) -> None:
-    """A worker of Kafka Connect subscribes to nothing; nor does a consumer that says nothing, or nonsense."""
+    """A Kafka Connect worker has no subscription; nor has a consumer with empty or invalid metadata."""
     protocols = () if protocol is None else (protocol,)
     join = JoinGroup("billing", protocol_type=kind, protocols=protocols, requires_known_member_id=False)
     with ServerThread(settings={"group.initial.rebalance.delay.ms": 3_000}) as server:
@@ -194,7 +194,7 @@ def test_a_wait_in_vain_tells_how_it_stood() -> None:
 
 
 def test_any_number_of_members_will_do() -> None:
-    """Without a number a group must only have somebody; 0 waits until all are gone."""
+    """Without a number a group needs any member; 0 waits until all are gone."""
     member = Kip848Consumer("a", "billing")
     with ServerThread(topics={"orders": 1}) as server:
         server.run(lambda broker: broker.coordinator.call(member.join_request()))
@@ -255,7 +255,7 @@ def test_on_an_event_loop_the_loop_goes_on() -> None:
 
 
 def test_who_gives_up_waiting_harms_nobody() -> None:
-    """A call that is cancelled before the server comes to it isn't made, and the server goes on."""
+    """A call that is cancelled before the server runs it is dropped, and the server continues."""
     calls: list[str] = []
     with ServerThread() as server:
         reached, go_on = threading.Event(), threading.Event()

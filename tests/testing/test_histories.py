@@ -50,7 +50,7 @@ GROUP_KEYS = {CLASSIC_GROUP_KEY: "converted", ConsumerGroupMetadataRecord.key: "
 
 @given(histories())
 def test_time_never_goes_back(history: History) -> None:
-    """Requests are in the order in which they were sent, and nothing is answered before it was asked."""
+    """Requests are in the order of sending, and no response precedes its request."""
     sent = [exchange.sent_ms for exchange in history.exchanges]
 
     assert sent == sorted(sent)
@@ -60,7 +60,7 @@ def test_time_never_goes_back(history: History) -> None:
 
 @given(histories(protocols=["classic"]))
 def test_assignments_are_in_the_log(history: History) -> None:
-    """What a sync was answered stands in the log, under the member and generation that it asked for."""
+    """The response of a sync is in the log, under the member and generation of its request."""
     written = {
         (record.group_id, record.generation_id, member.member_id): member.assignment
         for entries in history.logs.values()
@@ -77,7 +77,7 @@ def test_assignments_are_in_the_log(history: History) -> None:
 
 @given(histories(protocols=["consumer"]))
 def test_epochs_and_assignments_are_in_the_log(history: History) -> None:
-    """What a heartbeat of a consumer group was answered stands in the log, as an assignment of that member's epoch."""
+    """The response of a consumer group heartbeat is in the log, as an assignment of that member's epoch."""
     written = {
         (record.group_id, record.member_id, record.member_epoch, held_in(record))
         for entries in history.logs.values()
@@ -98,7 +98,7 @@ def held_in(record: ConsumerGroupCurrentMemberAssignmentRecord) -> frozenset[tup
 
 @given(histories(group_ids=["only"], protocols=["classic"], static_members=False, max_consumers=2))
 def test_arguments_are_kept_to(history: History) -> None:
-    """The groups, the kinds and the number of members are those that were asked for."""
+    """Groups, types and the number of members are the requested ones."""
     joins = [e.request for e in history.exchanges if isinstance(e.request, JoinGroup)]
 
     assert {join.group_id for join in joins} <= {"only"}

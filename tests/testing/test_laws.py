@@ -44,7 +44,7 @@ def test_static_members_that_are_away_do_not_count() -> None:
 
 @pytest.mark.parametrize("is_static", [True, False], ids=["static", "dynamic"])
 def test_nobody_joins_a_full_group(monkeypatch: pytest.MonkeyPatch, is_static: bool) -> None:
-    """With a coordinator that refuses nobody, a third join that waits where two may breaks the law, static or not."""
+    """With a coordinator that accepts all, a third waiting join in a group of two breaks the law, static or not."""
     monkeypatch.setattr(GroupMetadata, "join_error", lambda self, member_id, max_size: ErrorCode.NONE)
     coordinator = GroupCoordinator(config=Config(group_max_size=2), clock=ManualClock())
     coordinator.load_all()

@@ -1,4 +1,4 @@
-"""``check_log_store`` passes the stores that keep the contract, and says what is wrong with those that don't."""
+"""``check_log_store`` accepts stores that keep the contract, and reports what others break."""
 
 from __future__ import annotations
 
@@ -200,13 +200,13 @@ class AnswersLater(Faulty):
     ],
 )
 def test_bugs_are_found(make_store: Callable[[], Any], said: str) -> None:
-    """Each planted bug is found, and the message says which clause it breaks."""
+    """Each planted bug is found, and the message names the broken clause."""
     with pytest.raises(AssertionError, match=said):
         check_log_store(make_store, reopen=lambda store: store.reopened())
 
 
 class Late(Faulty):
-    """A store that writes when it is told to."""
+    """A store that writes on demand."""
 
     def __init__(self, kept: dict[int, list[LogRecord]] | None = None) -> None:
         super().__init__(kept)
@@ -319,7 +319,7 @@ class CompactsBlindly(Faulty):
 
 
 class LoadsTooLittle(Faulty):
-    """Leaves out of a load what comes later of the same group, whatever it is about."""
+    """Omits later records of the same group from a load, whatever their type."""
 
     def read_last(self, partition: int) -> Iterator[LogRecord]:
         records = list(self.read(partition))

@@ -53,7 +53,7 @@ def modern_consumer(machine: CoordinatorMachine, instance_id: str | None, brings
 
 
 def test_an_assignment_that_nobody_reads_is_asked_for_again() -> None:
-    """A late heartbeat fetches a member's new assignment, which is told once; the member comes to rest all the same."""
+    """A late heartbeat fetches a member's new assignment, which is sent once; the member still becomes stable."""
     machine = started_machine()
     owner = modern_consumer(machine, instance_id=None, brings_id=True)
     newcomer = modern_consumer(machine, instance_id=None, brings_id=True)
@@ -77,7 +77,7 @@ def test_a_static_member_converts_its_group_before_another_has_its_share() -> No
 
 
 def test_a_restart_forgets_the_rebalance_of_a_converted_group() -> None:
-    """The share of a dead member is nobody's then, in Kafka as well, until the next rebalance."""
+    """As in Kafka, a dead member's partitions then have no owner until the next rebalance."""
     machine = started_machine()
     dead = modern_consumer(machine, instance_id=None, brings_id=False)
     machine.everybody_goes_on(commits=False, interval_ms=0, rounds=1)
@@ -170,7 +170,7 @@ def test_broken_stores_are_found(make_log_store: Callable[[], LogStore]) -> None
 def test_broken_groups_of_newer_kinds_are_found(
     monkeypatch: pytest.MonkeyPatch, rule: str, bug: Callable[..., bool]
 ) -> None:
-    """A task that somebody has is given to another, or a partition is not assigned."""
+    """A task with an owner is assigned to another member, or a partition is not assigned."""
     monkeypatch.setattr(f"groupcoord.core.groups.{rule}", bug)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(CoordinatorMachine, settings=SETTINGS)
@@ -208,7 +208,7 @@ class ReadsBackwards(MemoryLogStore):
 
 
 def test_a_log_that_can_not_be_loaded_is_a_broken_law() -> None:
-    """The machine says so in words, without the traceback of the load."""
+    """The machine reports it without the traceback of the load."""
     machine = started_machine(MixesUpWhatIsWritten)
     machine.consumer_goes_on(consumer=modern_consumer(machine, instance_id=None, brings_id=True), commits=False)
     with pytest.raises(LawBrokenError) as broken:
@@ -237,20 +237,20 @@ class LosesAnswers(CoordinatorMachine):
 
 @pytest.mark.parametrize("machine", [LosesWhatWasJustWritten, DoublesCommits, LosesAnswers])
 def test_broken_processes_and_transports_are_found(machine: type[CoordinatorMachine]) -> None:
-    """What is lost in a crash, sent twice or not delivered breaks a law."""
+    """Losses in a crash, repeated sending and missing delivery break a law."""
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_state_machine_as_test(machine, settings=SETTINGS)
 
 
 class LateStore(MemoryLogStore):
-    """Answers later of its own accord."""
+    """Answers later by itself."""
 
     def __init__(self) -> None:
         super().__init__(acknowledge_late=True)
 
 
 def test_a_store_that_answers_later_has_to_be_settled() -> None:
-    """The machine can't know when such a store has answered: it says which hook is missing."""
+    """The machine can't know when such a store has answered: the error names the missing hook."""
     with pytest.raises((AssertionError, ExceptionGroup)) as caught:
         run_state_machine_as_test(machine_over(LateStore), settings=SETTINGS)
 
@@ -336,7 +336,7 @@ def test_the_faulty_store_answers_late_and_in_order() -> None:
 
 
 def test_the_faulty_store_refuses_and_loses() -> None:
-    """What is refused, lost or timed out never reaches the other store, but for a time-out of what was written."""
+    """Refused, lost and timed out appends never reach the other store, except a time-out after the write."""
     inner = MemoryLogStore()
     store = FaultyLogStore(inner)
     error = NotEnoughReplicasError("no")

@@ -50,7 +50,7 @@ COMMIT = OffsetCommit("billing", (TopicToCommit("orders", (OffsetToCommit(0, 2),
     ],
 )
 def test_an_unknown_name_is_one_kind_of_error(word: Callable[[ServerThread], object], message: str) -> None:
-    """Names of all kinds that do not exist raise UnknownNameError, which says what exists."""
+    """Unknown names of all kinds raise UnknownNameError, which lists the existing ones."""
     with ServerThread(topics=["orders"]) as server:
         server.run(lambda broker: broker.coordinator.call(COMMIT))
         with pytest.raises(UnknownNameError, match=message):
@@ -92,7 +92,7 @@ def test_errors_have_numbers_too() -> None:
 
 
 def test_a_server_that_does_not_run_says_why() -> None:
-    """A crashed server is to be restarted; one that was stopped, or whose nodes have crashed one by one, says so."""
+    """A crashed server needs a restart; the error distinguishes a stopped one, and one whose nodes have crashed."""
     server = ServerThread(topics=["orders"])
     with pytest.raises(RuntimeError, match="was not started, or was stopped"):
         server.produce("orders", ["tea"])
@@ -121,7 +121,7 @@ def test_a_server_that_does_not_run_says_why() -> None:
 def test_a_blocking_wait_on_an_event_loop_names_the_awaited_form(
     wait: Callable[[ServerThread, Fault], object], awaited: str
 ) -> None:
-    """It would stop the clients of the loop, so it raises at once."""
+    """It would block the clients of the loop, so it raises at once."""
 
     async def scenario() -> None:
         async with ServerThread(topics=["orders"]) as server:

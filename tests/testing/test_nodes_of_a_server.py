@@ -115,7 +115,7 @@ def produce() -> Produce:
 
 
 def test_all_nodes_describe_the_same_cluster(server: ServerThread) -> None:
-    """Whichever node is asked: the same brokers, controller, leaders, replicas and those in sync."""
+    """Each node gives the same brokers, controller, leaders, replicas and in-sync replicas."""
     answers = [ask(server, node, Metadata(None)) for node in (1, 2, 3)]
     described = [ask(server, node, DescribeCluster()) for node in (1, 2, 3)]
 
@@ -148,7 +148,7 @@ def test_the_others_say_who_coordinates(server: ServerThread) -> None:
 
 
 def test_a_leader_moves_with_a_new_epoch(server: ServerThread) -> None:
-    """The new leader has everything; who comes with the old epoch is fenced, and told where the old one ended."""
+    """The new leader has all records; a client with the old epoch is fenced, and gets the end of the old epoch."""
     ask(server, 1, produce())
     assert server.move_leader("orders", to=3) == server.leader("orders") == 3
     ask(server, 3, produce())
@@ -211,7 +211,7 @@ def test_a_node_crashes_and_comes_back(server: ServerThread) -> None:
 
 
 def test_all_nodes_crash_one_after_the_other(server: ServerThread) -> None:
-    """While no node runs nobody can be asked; the first that is back leads everything, with what was written."""
+    """While no node runs there are no responses; the first one restarted leads everything, with all records."""
     server.produce("orders", ["a"], partition=0)
     for node in (1, 2, 3):
         server.crash(node=node)
@@ -245,7 +245,9 @@ def test_a_crash_of_all_is_over_with_a_restart(tmp_path: Path) -> None:
 
 
 def test_transactions_have_a_coordinator(server: ServerThread) -> None:
-    """One node coordinates a transactional id; the others say NOT_COORDINATOR, and it can move with an open one."""
+    """One node coordinates a transactional id; the others answer NOT_COORDINATOR, and it can move with an open
+    transaction.
+    """
     coordinator = server.transaction_coordinator("tx")
     found = ask(server, 1, FindCoordinator(CoordinatorType.TRANSACTION, ("tx",))).coordinators[0].node.node_id
     assert found == coordinator
@@ -274,7 +276,7 @@ def test_transactions_have_a_coordinator(server: ServerThread) -> None:
 
 
 def test_faults_of_one_node(server: ServerThread) -> None:
-    """A rule with ``node`` meets what comes to this node; requests say where they came."""
+    """A rule with ``node`` applies to requests at this node; requests have their node."""
     from confluent_kafka.admin import AdminClient
 
     fault = server.fail_next("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", times=None, node=2)
@@ -303,7 +305,7 @@ def test_faults_of_one_node(server: ServerThread) -> None:
 def test_what_can_not_be_moved_is_said(
     server: ServerThread, word: Callable[[ServerThread], object], error: type[Exception], message: str
 ) -> None:
-    """Nodes and partitions that there aren't, and moves to who is there already, are refused in words."""
+    """Unknown nodes and partitions, and moves to the present place, are refused with a reason."""
     with pytest.raises(error, match=message):
         word(server)
 
@@ -424,7 +426,7 @@ def test_assignments_that_can_not_be(server: ServerThread, assignments: Any, rea
 
 
 def test_the_coordinator_of_a_group_is_reassigned(server: ServerThread) -> None:
-    """A group goes on where its partition of ``__consumer_offsets`` is."""
+    """A group continues at the node of its partition of ``__consumer_offsets``."""
     assert ask(server, server.coordinator("g"), COMMIT).topics[0].partitions[0].error_code is ErrorCode.NONE
     for node in (1, 2, 3):
         index = partition_for("g", Config().offsets_topic_num_partitions)
@@ -452,7 +454,7 @@ def test_partitions_are_reassigned_to_nodes_that_run(server: ServerThread) -> No
 
 
 def test_a_partition_without_a_replica_that_runs(server: ServerThread) -> None:
-    """It has no leader, and everybody is told so, until one runs again."""
+    """It has no leader, and Metadata shows that, until one runs again."""
     create(server, "billed", (2,))
     server.produce("billed", ["a"])
     with pytest.raises(NoSuchNodeError, match="node 1 is no replica of billed-0"):

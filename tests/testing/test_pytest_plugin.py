@@ -1,4 +1,4 @@
-"""The plugin does nothing for who does not ask, and says what is wrong for who does."""
+"""The pytest plugin: no effect without its fixture, and clear errors with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
 
 def run_test(tmp_path: Path, test: str, *options: str) -> tuple[int, str]:
-    """Run a file of tests in a pytest of its own, with all plugins but that of Hypothesis, and no settings of ours."""
+    """Run a file of tests in a separate pytest, with all plugins but that of Hypothesis, and without our settings."""
     path = tmp_path / "test_it.py"
     path.write_text(test, "utf-8")
     return run_pytest(path, *WITHOUT_HYPOTHESIS, *options, cwd=tmp_path)
@@ -31,7 +31,7 @@ def test_it():
 
 
 def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:
-    """Where the wire codec is missing, the fixture names the command that brings it."""
+    """Without the wire codec, the fixture's error has the command that installs it."""
     test = "import sys\nsys.modules['kio'] = None\ndef test_it(groupcoord_server): pass\n"
     status, output = run_test(tmp_path, test)
 

@@ -1,4 +1,4 @@
-"""A test puts records into topics and reads them; clients see the same, and what can't be is told in words."""
+"""Records that a test appends and reads, as clients see them, and errors of wrong arguments."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_test_reads_what_a_real_producer_has_sent(on_disk: bool, tmp_path: Pat
 
 
 def test_readers_choose_what_of_transactions_they_see() -> None:
-    """What was aborted, or is open, is left out by who reads committed records; markers are no records."""
+    """Aborted and open records are omitted for readers of committed ones; markers are no records."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     with ServerThread(topics=["orders"]) as server:
         settings = {"bootstrap.servers": server.bootstrap, "transactional.id": "payments"}
@@ -164,13 +164,13 @@ def test_topics_go_with_what_they_hold() -> None:
     ],
 )
 def test_wrong_arguments_are_told_in_words(options: dict[str, Any], error: type[Exception], words: str) -> None:
-    """What can't be an argument is refused before anything starts, with what it should have been."""
+    """Invalid arguments are refused before anything starts, with the valid form."""
     with pytest.raises(error, match=words):
         ServerThread(**options)
 
 
 def test_what_there_is_not_is_told_in_words() -> None:
-    """Unknown isolation levels, and values that are no bytes, are told with what there is."""
+    """Unknown isolation levels, and values that are no bytes, raise errors with the valid ones."""
     wrong: Any = 3
     with ServerThread(topics={"orders": 1}) as server:
         with pytest.raises(ValueError, match="read_uncommitted, read_committed, not 'committed'"):
@@ -195,7 +195,7 @@ def test_a_topic_may_refuse_records() -> None:
 
 
 def test_empty_topics_have_no_records() -> None:
-    """A server whose topics hold nothing says so instead of finding none."""
+    """A server without logs of topics raises an error instead of returning none."""
     with ServerThread(topics=["orders"], settings={"records.enable": "false"}) as server:
         with pytest.raises(LookupError, match=r"records\.enable=false"):
             server.records("orders")
@@ -203,7 +203,7 @@ def test_empty_topics_have_no_records() -> None:
 
 
 def test_records_come_back_from_bytes() -> None:
-    """Whatever fields have, in order or not in time, decoding gives what was encoded."""
+    """With any fields, in any order of time, decoding gives the encoded records."""
     fields = [
         RecordFields(START_MS, b"k" * 200, b"", ()),
         RecordFields(START_MS - 100_000, None, None, (("a", b"1"), ("a", b""))),

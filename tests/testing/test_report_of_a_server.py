@@ -1,4 +1,4 @@
-"""The report of a server says what a person needs who looks at a failed test, and stays short."""
+"""Report of a server for a failed test: complete, and short."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def name_of(topic_id: UUID) -> str | None:
     ids=lambda value: type(value).__name__,
 )
 def test_requests_in_a_few_words(request_: object, words: str) -> None:
-    """What a request asks for is told shortly: groups, members, offsets; long ids are cut, and lists."""
+    """A request is a short line: groups, members, offsets; long ids and lists are cut."""
     assert describe_request(request_, name_of) == words
 
 
@@ -202,7 +202,7 @@ def test_requests_in_a_few_words(request_: object, words: str) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_answers_in_a_few_words(answer: WireResponse, words: str) -> None:
-    """What an answer says is told shortly; its errors come before all else."""
+    """A response is a short line; its errors come first."""
     assert describe_answer(answer, name_of) == words
 
 
@@ -301,7 +301,7 @@ def test_known_client_bugs_are_in_the_documentation() -> None:
 
 
 def test_faults_are_told() -> None:
-    """The report names what goes wrong on purpose: rules with whom they meet and how often, the log, nodes."""
+    """The report has the active faults: rules with their clients and counts, the log, nodes."""
     with ServerThread(topics=["orders"], nodes=2) as server:
         server.fail_next("OffsetCommit", "NOT_COORDINATOR", times=2, where={"group_id": "billing"}, node=1)
         server.delay("Heartbeat", 500, after=True)
@@ -331,7 +331,7 @@ def test_faults_are_told() -> None:
 
 
 def test_the_report_stays_short() -> None:
-    """Of many requests of many clients the last are told, and how many came before; long lines are cut."""
+    """Of many requests the last are listed, with the number of earlier ones; long lines are cut."""
     told = Conversation()
     for _ in range(30):
         told.hear(LeaveGroup("g" * 500, ()), client_id="first")

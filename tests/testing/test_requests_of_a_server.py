@@ -1,4 +1,4 @@
-"""What came to a server is kept for its test, decoded and with its answer, within limits."""
+"""Requests that a server received, kept for its test, decoded and with responses, within limits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_times_connections_and_places_are_told() -> None:
 
 
 def test_requests_are_a_sequence_that_stays() -> None:
-    """What was taken does not grow; parts are requests again; what is forgotten is gone, and numbers go on."""
+    """A taken sequence does not grow; slices are sequences; dropped ones are gone, and numbers continue."""
     with ServerThread() as server, Client(server.port) as client:
         for group_id in ("a", "b", "c"):
             client.ask(heartbeat(group_id, 1, "m"))
@@ -79,7 +79,7 @@ def test_requests_are_a_sequence_that_stays() -> None:
 
 
 def test_requests_outlive_their_server() -> None:
-    """After the end what has come is still there, and a restart goes on with it."""
+    """After the end received requests are still available, and a restart continues them."""
     server = ServerThread()
     for _ in range(2):
         with server, Client(server.port) as client:
@@ -100,7 +100,9 @@ def test_a_request_that_is_read_in_portions_is_kept_once() -> None:
 
 
 def test_what_gets_no_answer_says_why() -> None:
-    """A join whose client goes away has no answer; what isn't served closes its connection, and isn't a request."""
+    """A join whose client disconnects has no response; an unsupported request closes its
+    connection, and is not kept.
+    """
     with ServerThread(settings={"group.initial.rebalance.delay.ms": 60_000}) as server:
         with Client(server.port) as client:
             client.socket.sendall(join_group("g")._replace(version=3).encode())  # needs no member id
@@ -167,7 +169,7 @@ def test_faults_change_what_is_answered_not_what_came() -> None:
 
 
 def test_requests_are_kept_over_a_crash() -> None:
-    """What came before a crash is there after the restart; what waited then says that it got no answer."""
+    """Requests before a crash are available after the restart; waiting ones have no response, with the reason."""
     with ServerThread() as server:
         with Client(server.port) as client:
             held = server.hold("Heartbeat")

@@ -44,7 +44,7 @@ def committed(broker: Broker) -> dict[str, int]:
 
 
 def test_consumer_groups_assign_at_once() -> None:
-    """Who joins a consumer group (KIP-848) behind another one has a target at once; settings of a test come first."""
+    """A second member of a consumer group (KIP-848) has a target at once; settings of a test take precedence."""
 
     def target_epochs(**settings: int) -> list[int]:
         with ServerThread(topics={"orders": 3}, settings=settings) as server:
@@ -92,7 +92,7 @@ def test_data_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """What keeps the server from starting is raised where it was started, and leaves no thread."""
+    """An error at the start is raised by the call, and leaves no thread."""
     path = tmp_path / "file"
     path.write_text("x")
     threads = threading.active_count()
@@ -153,7 +153,7 @@ def test_what_waits_is_due_sooner_when_time_was_turned_forward() -> None:
 
 
 def test_errors_of_a_function_are_raised_here() -> None:
-    """What a function raises in the server's thread reaches its caller, and the server goes on."""
+    """An exception of a function in the server's thread reaches its caller, and the server continues."""
 
     def fail(broker: Broker) -> None:
         raise LookupError("nothing here")
@@ -177,7 +177,7 @@ class TestMarked:
 
     @pytest.mark.groupcoord_server(topics={"bills": 1}, data_dir=True)
     def test_the_nearest_marker_counts(self, groupcoord_server: ServerThread, tmp_path: Path) -> None:
-        """What the test's own marker says replaces what the class says; a directory is made on request."""
+        """The test's marker replaces that of the class; a directory is made on request."""
         assert groupcoord_server.run(lambda broker: broker.topics.partition_count("orders")) is None
         assert groupcoord_server.run(lambda broker: broker.config.group_max_size) == 7
         assert (tmp_path / "groupcoord").is_dir()

@@ -1,4 +1,4 @@
-"""What a test asks of a share group: who has what, how far it is; and what it does to locks."""
+"""Share groups in a test: acquired records, progress, and locks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_who_has_what(server: ServerThread, ann: Member) -> None:
 
 
 def test_records_are_taken_away(server: ServerThread, ann: Member) -> None:
-    """A worker whose locks are over, or that is made to let go, can't accept any more; the records come again."""
+    """A worker whose locks expired, or were released, can't accept any more; the records are redelivered."""
     workers = server.share("workers")
     ann.initialize()
     ann.fetch()

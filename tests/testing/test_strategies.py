@@ -32,7 +32,7 @@ ORDERS = st.just("orders")
 
 
 def answered_without(request: Request, *refusals: ErrorCode) -> bool:
-    """Tell whether a new coordinator answers a request, or lets it wait, without any of these errors."""
+    """Return whether a new coordinator answers a request, or lets it wait, without any of these errors."""
     coordinator = GroupCoordinator(clock=ManualClock(1_700_000_000_000))
     coordinator.load_all()
     coordinator.submit(request, "token")
@@ -55,7 +55,7 @@ def test_requests_are_answered(request: Request) -> None:
 @given(testing.requests(group_ids=ORDERS, topic_names=st.just("t")))
 @settings(deadline=None)
 def test_arguments_reach_every_kind_of_request(request: Request) -> None:
-    """The group and the topic that are asked for are those of every request that has one."""
+    """Every request with a group or a topic has the given ones."""
     groups = getattr(request, "groups", None)
     ids = getattr(request, "group_ids", None) or getattr(request, "keys", None) or ()
     assert {getattr(request, "group_id", "orders"), *ids} <= {"orders"}
@@ -87,7 +87,7 @@ def test_joins_by_type_are_valid(request: JoinGroup) -> None:
 
 @given(testing.consumer_group_heartbeats(group_ids=ORDERS, assignors=["range"], topic_names=st.just("t")))
 def test_heartbeats_of_consumer_groups_are_ones_that_clients_send(request: ConsumerGroupHeartbeat) -> None:
-    """A join says everything and owns nothing; who leaves for a while is static; arguments are kept to."""
+    """A join has all fields and owns nothing; a temporary leave is static; arguments are respected."""
     assert request.server_assignor in (None, "range")
     assert set(request.subscribed_topic_names or ()) <= {"t"}
     if request.member_epoch == 0:
@@ -115,13 +115,13 @@ def test_heartbeats_of_share_groups_are_ones_that_clients_send(request: ShareGro
 )
 @settings(deadline=None)
 def test_requests_about_share_groups_are_answered(request: Request) -> None:
-    """Whatever administrators ask of a group that isn't there has an answer, which isn't that the form is wrong."""
+    """Any administration request about a missing group has a response other than a form error."""
     assert answered_without(request, ErrorCode.INVALID_REQUEST)
 
 
 @given(testing.share_fetch_requests(group_ids=ORDERS) | testing.share_acknowledge_requests(group_ids=ORDERS))
 def test_what_is_said_of_records_has_the_right_form(request: ShareFetch | ShareAcknowledge) -> None:
-    """Batches follow each other, and types are those that the request may have; who opens a session says nothing."""
+    """Batches are consecutive, with types that the request may have; a new session acknowledges nothing."""
     for topic in request.topics:
         for partition in topic.partitions:
             said = [Acknowledgement(*batch) for batch in partition.acknowledgement_batches]
@@ -163,7 +163,7 @@ def test_subscriptions_can_be_read(metadata: bytes) -> None:
 
 @given(testing.protocols(names=["b", "a"], metadata=st.just(b"m"), max_size=2))
 def test_protocols_are_distinct(protocols: tuple[Any, ...]) -> None:
-    """No name comes twice, and all are those that were asked for."""
+    """Names are distinct, and among the given ones."""
     names = [protocol.name for protocol in protocols]
 
     assert names
@@ -211,6 +211,6 @@ def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> No
 
 
 def test_unknown_names_are_unknown() -> None:
-    """What the package does not list is an AttributeError, as in any module."""
+    """Other names raise AttributeError, as in any module."""
     with pytest.raises(AttributeError, match="no attribute 'no_such_thing'"):
         testing.no_such_thing  # noqa: B018

@@ -25,7 +25,7 @@ SAMPLE = ("KAFKA-10284", "redpanda-17673")
 @as_one_test
 @pytest.mark.parametrize("shown", exhibits(), ids=lambda shown: shown.id)
 def test_every_exhibit_is_told(shown: Exhibit) -> None:
-    """It says what was wrong, what has to happen, who lost what, and by which reports one can know."""
+    """It has the fault, the conditions, the consequences, and the reports as sources."""
     for told in (shown.title, shown.room, shown.versions, shown.story, shown.history, shown.loses, shown.law):
         assert told.strip() == told != ""
     assert shown.references
@@ -34,7 +34,7 @@ def test_every_exhibit_is_told(shown: Exhibit) -> None:
 
 
 def test_there_are_enough() -> None:
-    """As many as were asked for have their bug in this package, and a short history; each has its own number and id."""
+    """The required number have their bug in this package, and a short history; numbers and ids are unique."""
     assert len(PLANTED) >= PLANTED_MIN
     assert len(PLAYED) >= PLAYED_MIN
     assert [shown.number for shown in exhibits()] == list(range(1, len(exhibits()) + 1))
@@ -104,7 +104,7 @@ def test_a_law_breaks_with_the_bug(shown: Exhibit) -> None:
 
 
 def test_the_command_plays(capsys: pytest.CaptureFixture[str]) -> None:
-    """``museum play`` tells both runs step by step, and which law the bug breaks."""
+    """``museum play`` prints both runs step by step, and the law that the bug breaks."""
     with pytest.raises(SystemExit) as ended:
         main(["museum", "play", "redpanda-4900"])
     told = capsys.readouterr().out
@@ -133,7 +133,7 @@ def test_the_command_says_what_it_can_not_do(capsys: pytest.CaptureFixture[str])
 @as_one_test
 @pytest.mark.parametrize("shown", PLAYED, ids=lambda shown: shown.id)
 def test_every_bug_is_found(shown: Exhibit) -> None:
-    """Who looks at every history that is made of the same steps finds a law that each bug breaks, within a minute."""
+    """Exploring all histories of the same steps finds a law that each bug breaks, within a minute."""
     assert hunt_for(shown, "explore", 60.0).is_law
 
 
