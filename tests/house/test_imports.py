@@ -409,22 +409,21 @@ from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.storage.stores import SqliteLogStore
 from groupcoord.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TopicToCommit
 
-store = MemoryLogStore() if sys.argv[1:] == [] else SqliteLogStore(sys.argv[1])
-coordinator = GroupCoordinator(clock=ManualClock(), log_store=store)
-coordinator.load_all()
-coordinator.call(OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, 42),)),)))
-found = coordinator.call(OffsetFetch((GroupToFetch("g"),))).groups[0].topics[0].partitions[0].committed_offset
+for store in (MemoryLogStore(), SqliteLogStore(sys.argv[1])):
+    coordinator = GroupCoordinator(clock=ManualClock(), log_store=store)
+    coordinator.load_all()
+    coordinator.call(OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, 42),)),)))
+    (group,) = coordinator.call(OffsetFetch((GroupToFetch("g"),))).groups
+    assert group.topics[0].partitions[0].committed_offset == 42
 loaded = sorted({name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - ALLOWED)
-print(found, [name for name in loaded if not name.startswith("_")])
+print([name for name in loaded if not name.startswith("_")])
 """
 
 
-@pytest.mark.parametrize("file", [None, "groups.sqlite"], ids=["in memory", "in SQLite"])
-def test_the_base_install_needs_two_packages(file: str | None, tmp_path: Path) -> None:
+def test_the_base_install_needs_two_packages(tmp_path: Path) -> None:
     """With attrs and sortedcontainers alone, a coordinator works, in memory and over SQLite."""
-    arguments = [] if file is None else [str(tmp_path / file)]
     done = subprocess.run(
-        [sys.executable, "-c", BASE_PROGRAM, *arguments],
+        [sys.executable, "-c", BASE_PROGRAM, str(tmp_path / "groups.sqlite")],
         capture_output=True,
         text=True,
         timeout=60,
@@ -432,7 +431,6 @@ def test_the_base_install_needs_two_packages(file: str | None, tmp_path: Path) -
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("42 ")
     assert not {"kio", "crc32c", "typer", "hypothesis", "pyspark"} & set(done.stdout.split("'"))
 
 
