@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from groupcoord.broker.records import fetch_sessions
-from groupcoord.broker.records.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
-from groupcoord.broker.work import do_whole
+from groupcoord.broker.records.fetch import plan_fetch
+from groupcoord.broker.records.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions, Target
+from groupcoord.broker.work import PORTION, do_whole
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import Fetch, FetchResponse, TopicNameOrIdEntry
 from tests.broker.data_world import NO_ID, DataWorld, batch, fetch_of, part, partitions_of
@@ -117,6 +118,12 @@ def open_session(sessions: FetchSessions, *indexes: int, **fields: Any) -> int:
     context = do_whole(sessions.open(fetch_of(*map(part, indexes), **{"session_epoch": 0, **fields})))
     assert isinstance(context, FetchContext)
     return do_whole(context.respond([])).session_id
+
+
+@pytest.mark.parametrize(("count", "pauses"), [(PORTION, 0), (PORTION + 1, 2)])
+def test_pauses_between_many_partitions(world: DataWorld, count: int, pauses: int) -> None:
+    targets = [(Target("two", NO_ID, index), part(index)) for index in range(count)]
+    assert len(list(plan_fetch(fetch_of(), targets, world.data))) == pauses
 
 
 def test_slots() -> None:

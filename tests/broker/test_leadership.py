@@ -8,12 +8,13 @@ import pytest
 
 from groupcoord.broker.cluster.administration import answer_alter_partition_reassignments
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
+from groupcoord.broker.cluster.metadata import answer_metadata
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import Node
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
-from groupcoord.wire.broker_messages import TopicEntry
+from groupcoord.wire.broker_messages import Metadata, TopicEntry
 from groupcoord.wire.cluster_messages import AlterPartitionReassignments, PartitionToReassign
 
 ORDERS = Topic("orders", UUID(int=1), 4)
@@ -109,6 +110,10 @@ def test_nobody_leads_while_no_node_runs(leadership: Leadership) -> None:
     assert leadership.to_elect(topics) == []
     leadership.started(3)
     assert {node_id for _, _, node_id in leadership.to_elect(topics)} == {3}
+    for node_id in leadership.node_ids:
+        leadership.started(node_id)
+    (topic,) = do_whole(answer_metadata(Metadata(), leadership, topics)).topics
+    assert [partition.error_code.name for partition in topic.partitions] == ["LEADER_NOT_AVAILABLE"] * 2
 
 
 def test_a_topic_that_is_gone_is_forgotten(leadership: Leadership) -> None:
