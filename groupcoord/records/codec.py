@@ -326,10 +326,6 @@ def _encode_marker(record: TransactionMarker) -> tuple[bytes, bytes | None]:
     return _marker_key.pack(0, marker_type), _marker_value.pack(0, record.coordinator_epoch)
 
 
-def _encode_opaque(record: OpaqueRecord) -> tuple[bytes, bytes | None]:
-    return record.key, record.value
-
-
 RECORD_CLASSES: dict[RecordType, type] = {
     RecordType.OFFSET_COMMIT: OffsetCommitRecord,
     RecordType.GROUP_METADATA: GroupMetadataRecord,
@@ -389,8 +385,8 @@ def value_writer(record_type: RecordType, version: int) -> Writer:
     Raises:
         MalformedError: the version is unknown.
     """
-    is_flexible = _is_flexible(record_type, version)
-    key, value = SCHEMAS[record_type][:2]
+    schema = SCHEMAS[record_type]
+    is_flexible, key, value = schema.is_flexible(version), schema.key, schema.value
     record_class = RECORD_CLASSES[record_type]
     attributes = [attribute.name for attribute in attributes_of(record_class)][len(key.fields) :]
     fields = [field._replace(name=name) for field, name in zip(value.fields, attributes, strict=False)]
@@ -401,15 +397,9 @@ def value_writer(record_type: RecordType, version: int) -> Writer:
 
 @cache
 def _value_readers(record_type: RecordType, version: int) -> tuple[Reader[Any], Reader[Any]]:
-    is_flexible, value = _is_flexible(record_type, version), SCHEMAS[record_type].value
-    return reader_of(value, version, is_flexible, MADE), reader_of(value, version, is_flexible, LENIENT)
-
-
-def _is_flexible(record_type: RecordType, version: int) -> bool:
     schema = SCHEMAS[record_type]
-    if not 0 <= version <= schema.newest_version:
-        raise MalformedError(f"value version {version} is unknown")
-    return version >= schema.first_flexible
+    is_flexible, value = schema.is_flexible(version), schema.value
+    return reader_of(value, version, is_flexible, MADE), reader_of(value, version, is_flexible, LENIENT)
 
 
 TYPES = tuple(record_type for record_type in RECORD_CLASSES if record_type > RecordType.GROUP_METADATA)
@@ -494,7 +484,7 @@ _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {
     GroupMetadataRecord: _encode_group_metadata,
     GroupTombstone: _encode_group_tombstone,
     TransactionMarker: _encode_marker,
-    OpaqueRecord: _encode_opaque,
+    OpaqueRecord: lambda record: (record.key, record.value),
     **dict.fromkeys((RECORD_CLASSES[record_type] for record_type in TYPES), encode_group_record),
     **dict.fromkeys(get_args(ShareStateRecord), encode_share_state),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from functools import partial
 from struct import Struct
 
 import cramjam
@@ -176,20 +177,15 @@ def _unsnappy_block(block: bytes, bytes_max: int) -> bytes:
         raise DecompressionError(str(error)) from None
 
 
-def _unlz4(data: bytes, bytes_max: int) -> Iterator[bytes]:
-    yield _decompress_growing(cramjam.lz4.decompress_into, data, bytes_max)
-
-
-def _unzstd(data: bytes, bytes_max: int) -> Iterator[bytes]:
-    yield _decompress_growing(cramjam.zstd.decompress_into, data, bytes_max)
-
-
-def _decompress_growing(decompress_into: Callable[[bytes, bytearray], int], data: bytes, bytes_max: int) -> bytes:
+def _decompress_growing(
+    decompress_into: Callable[[bytes, bytearray], int], data: bytes, bytes_max: int
+) -> Iterator[bytes]:
     capacity = max(_FIRST_OUTPUT_BYTES, 4 * len(data))  # a frame need not state its size
     while True:
         output = bytearray(min(capacity, bytes_max))
         try:
-            return bytes(memoryview(output)[: decompress_into(data, output)])
+            yield bytes(memoryview(output)[: decompress_into(data, output)])
+            return
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
                 raise DecompressionError(str(error)) from None
@@ -201,8 +197,8 @@ def _decompress_growing(decompress_into: Callable[[bytes, bytearray], int], data
 _DECOMPRESSORS: dict[Compression, Callable[[bytes, int], Iterator[bytes]]] = {
     Compression.GZIP: _gunzip,
     Compression.SNAPPY: _unsnappy,
-    Compression.LZ4: _unlz4,
-    Compression.ZSTD: _unzstd,
+    Compression.LZ4: partial(_decompress_growing, cramjam.lz4.decompress_into),
+    Compression.ZSTD: partial(_decompress_growing, cramjam.zstd.decompress_into),
 }
 
 
@@ -211,10 +207,6 @@ _DECOMPRESSORS: dict[Compression, Callable[[bytes, int], Iterator[bytes]]] = {
 
 def compress(codec: Compression, data: bytes) -> bytes:
     return _COMPRESSORS[codec](data)
-
-
-def _gzip(data: bytes) -> bytes:
-    return zlib.compress(data, wbits=_GZIP_WINDOW_BITS)
 
 
 def _snappy(data: bytes) -> bytes:
@@ -245,7 +237,7 @@ def lz4_frame(data: bytes, *, checksum_from: int = 4) -> bytes:
 
 _COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {
     Compression.NONE: bytes,
-    Compression.GZIP: _gzip,
+    Compression.GZIP: partial(zlib.compress, wbits=_GZIP_WINDOW_BITS),
     Compression.SNAPPY: _snappy,
     Compression.LZ4: lz4_frame,
     Compression.ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),

@@ -55,13 +55,7 @@ _pack_length_and_correlation_id = struct.Struct(">ii").pack
 
 _API_VERSIONS = 18
 _HEARTBEATS = 12, 68, 76, 88  # of classic, consumer, share and streams groups
-_REMEMBERED = frozenset(
-    key.to_bytes(2, "big")
-    for key in (
-        *_HEARTBEATS,
-        offset_fetch.API.key,
-    )
-)
+_REMEMBERED = frozenset(key.to_bytes(2, "big") for key in (*_HEARTBEATS, offset_fetch.API.key))
 _REMEMBERED_BYTES_MAX = 256
 """Largest request that is cached. Heartbeats of a member, and fetches of a group's offsets, usually differ only in the
 correlation id.
@@ -209,7 +203,8 @@ def _load_decoder(header: RequestHeader) -> tuple[bool, Decoder]:
     is_flexible = version >= api.flexible_from
     if not _is_supported(api, version):
         if api.key == _API_VERSIONS:
-            return is_flexible, _decode_unsupported_api_versions
+            # The schema of the body is unknown.
+            return is_flexible, lambda frame, position, header, client_host: ApiVersions(unsupported_version=True)
         raise UnsupportedVersionError(
             f"{api.name} of version {version} is not served: {api.versions.min_version} to "
             f"{api.versions.max_version} are",
@@ -262,13 +257,6 @@ def _name_of(api_key: int) -> str:
 
 def _is_supported(api: Api, version: int) -> bool:
     return api.versions.min_version <= version <= api.versions.max_version
-
-
-def _decode_unsupported_api_versions(
-    frame: bytes, position: int, header: RequestHeader, client_host: str
-) -> ApiVersions:
-    """Return a request without reading the body, whose schema is unknown."""
-    return ApiVersions(unsupported_version=True)
 
 
 def _describe(header: RequestHeader | None) -> str:

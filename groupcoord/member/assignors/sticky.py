@@ -432,11 +432,8 @@ class StickyAssignor:
         Raises:
             AssignmentError: the members' claims are inconsistent.
         """
-        return assign_sticky(cluster, subscriptions, _claim_in_user_data).assignments()
-
-
-def _claim_in_user_data(subscription: Subscription) -> Claim:
-    return decode_sticky_user_data(subscription.user_data)
+        sticky = assign_sticky(cluster, subscriptions, lambda given: decode_sticky_user_data(given.user_data))
+        return sticky.assignments()
 
 
 class CooperativeStickyAssignor:

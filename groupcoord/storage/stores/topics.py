@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from groupcoord.errors import RecordTooLargeError
 from groupcoord.log_store import LogRecord, Ticket
-from groupcoord.records.batches import iter_batches
+from groupcoord.records.batches import TruncatedBatchError, iter_batches
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.storage.log.segment_files import encode_records
@@ -64,13 +65,14 @@ class TopicLogStore:
         while offset < end_offset:
             read = b"".join(log.read(offset, end_offset, READ_BYTES, takes_first=True).parts)
             first = offset
-            for batch in iter_batches(read[: _whole_bytes(read)]):
-                for record_offset, timestamp_ms, key, value in batch.records():
-                    # DeleteRecords may have raised the start inside of a batch.
-                    if record_offset >= offset:
-                        found = self._decode(bytes(key or b""), None if value is None else bytes(value))
-                        yield LogRecord(found, timestamp_ms, record_offset)  # type: ignore[arg-type]
-                first = batch.next_offset
+            with suppress(TruncatedBatchError):  # the last batch may be cut
+                for batch in iter_batches(read):
+                    for record_offset, timestamp_ms, key, value in batch.records():
+                        # DeleteRecords may have raised the start inside of a batch.
+                        if record_offset >= offset:
+                            found = self._decode(bytes(key or b""), None if value is None else bytes(value))
+                            yield LogRecord(found, timestamp_ms, record_offset)  # type: ignore[arg-type]
+                    first = batch.next_offset
             # Otherwise the loop would never end.
             if first == offset:
                 raise FailedLogError(f"log partition {partition} can't be read from offset {offset} on")
@@ -82,13 +84,3 @@ class TopicLogStore:
             self._log(partition).delete_before(offset)
         except TopicLogError:
             return  # already logged, and the next write fails
-
-
-def _whole_bytes(read: bytes) -> int:
-    position = 0
-    while position + 12 <= len(read):
-        end = position + 12 + int.from_bytes(read[position + 8 : position + 12], "big")
-        if end > len(read):
-            break
-        position = end
-    return position
