@@ -19,7 +19,6 @@ class RequestHeader:
     """API, version and client of a request.
 
     Attributes:
-        api_key, api_version: the schema of request and response.
         correlation_id: the client's number of the request, which the response repeats.
         client_id: the client id, "" for null.
         reply_context: what the encoder needs to know of the request; set by some decoders.
@@ -79,7 +78,6 @@ class Api:
     """One API: its key, its versions, and factories of the decoder and the encoder of a version.
 
     Attributes:
-        name: Kafka's name.
         flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body.
         make_decoder, make_encoder: called once for each version, on first use.
         make_parts_encoder: the same, for responses that may repeat entries.

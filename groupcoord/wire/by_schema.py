@@ -42,7 +42,7 @@ _OF_CONNECTION = {"client_id": "header.client_id", "client_host": "client_host"}
 
 
 class Entries(NamedTuple):
-    """The array that dominates a response, named ``name``; an entry that occurs several times is encoded once.
+    """The array that dominates a response; an entry that occurs several times is encoded once.
 
     ``adapt`` returns an entry in the form of a version.
     """
@@ -133,8 +133,8 @@ def _converting_decoder(schema: type, to_request: ToRequest) -> Decoder:
 def message_decoder(
     schema: type, message: type, names: Names, given: Mapping[str, str], adapt: Adapt | None
 ) -> Decoder:
-    """Return a decoder that makes the request while it reads; ``given``: expressions of attributes that are
-    not fields.
+    """Return a decoder that makes the request while it reads; ``given``: expressions of attributes
+    that are not fields.
     """
     if hasattr(message, "client_host"):
         given = {**given, **_OF_CONNECTION}

@@ -4,9 +4,8 @@
 replica (KIP-392). 12: last fetched epoch, cluster id, diverging epoch (KIP-595), current leader. 13: topics by id
 (KIP-516). 15: the replica id becomes a tagged field (KIP-903). 16: addresses of current leaders (KIP-951).
 
-Gaps: fields for followers and controllers (snapshots, directory ids, high watermarks) are ignored.
-
-Written by hand for speed: consumers fetch continuously, and records are sent in the pieces in which they are stored.
+Fields for followers and controllers (snapshots, directory ids, high watermarks) are ignored. Written by hand for speed:
+records are sent in the pieces in which they are stored.
 """
 
 from __future__ import annotations
@@ -69,13 +68,13 @@ _PARTITIONS: dict[int, _Numbers] = {
 
 _DIRECTORY_ID_BYTES, _HIGH_WATERMARK_BYTES = 16, 8
 _PARTITION_TAGS = {17: {0: _DIRECTORY_ID_BYTES}, 18: {0: _DIRECTORY_ID_BYTES, 1: _HIGH_WATERMARK_BYTES}}
-"""Sizes of the tagged fields that only followers send for a partition, by version."""
+"""Sizes of the tagged fields that only followers send, by version."""
 
 COPIED_BYTES = 16_384
-"""Records below this size are copied into the response; larger ones are sent from where they are stored."""
+"""Smaller records are copied into the response; larger ones are sent from where they are stored."""
 
 COPIED_PARTS = 64
-"""Number of small parts of a response that are joined into one."""
+"""Small parts of a response that are joined into one."""
 
 _make_partition, _make_topic = maker(FetchPartition), maker(TopicNameOrIdEntry)
 

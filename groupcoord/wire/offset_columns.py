@@ -60,7 +60,7 @@ def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReade
         return partitions.unpack_from, partitions.size, size_place + 1 + bool(text) + is_flexible
 
     def read(frame: bytes, position: int) -> tuple[OffsetColumns, int]:
-        # Usually a client writes metadata of equal length: then all are read at once.
+        # Usually metadata have equal length: then all are read at once.
         if is_flexible:
             count, start = frame[position] - 1, position + 1
             size = frame[start + size_at] if 0 < count < _ALIKE_MAX else 0
@@ -91,7 +91,7 @@ def _read_one_by_one(
     layout: struct.Struct, is_flexible: bool, frame: bytes, position: int
 ) -> tuple[OffsetColumns, int]:
     count, position = (read_compact_array_length if is_flexible else read_array_length)(frame, position)
-    # Columns are filled while reading: transposing a million rows would take as long again.
+    # Transposing a million rows would take as long again.
     numbers: tuple[list[int], ...] = ([], [], [])
     metadata: list[str] = []
     has_metadata = False
@@ -193,7 +193,6 @@ class ResultsWriter:
         self._row = "ihx" if is_flexible else "ih"
         self._pack_of = lru_cache(maxsize=_LAYOUTS_MAX)(self._pack)
         self._one = self._write_count(1)
-        # A consumer commits the same partitions repeatedly.
         self._write_few_accepted = lru_cache(maxsize=1_024)(self._write_accepted)
 
     def write(self, topics: Sequence[TopicResult]) -> bytes:

@@ -4,10 +4,8 @@
 (KIP-467). 10: current leaders and their addresses (KIP-951). 11, 12: abortable transactions, and partitions that are
 added implicitly (KIP-890). 13: topics by id.
 
-ApiVersions lists versions 0 to 2, too, as a broker of 4.x does, because librdkafka depends on them (KAFKA-18659); a
-request of these versions closes the connection.
-
-Written by hand for speed: each batch is passed on as a view of the frame.
+ApiVersions lists versions 0 to 2, too, because librdkafka depends on them (KAFKA-18659); a request of these versions
+closes the connection. Written by hand for speed: each batch is passed on as a view of the frame.
 """
 
 from __future__ import annotations
@@ -45,9 +43,7 @@ _KEY_BYTES = b"\x00\x00"
 _version_from = struct.Struct(">hih").unpack_from  # followed by the correlation id and the length of the client id
 
 FEW = 64
-"""Largest number of topics and partitions in a request that is decoded at once; the size of its records does not
-matter.
-"""
+"""Most topics and partitions in a request that is decoded at once."""
 
 _LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)

@@ -57,9 +57,7 @@ _API_VERSIONS = 18
 _HEARTBEATS = 12, 68, 76, 88  # of classic, consumer, share and streams groups
 _REMEMBERED = frozenset(key.to_bytes(2, "big") for key in (*_HEARTBEATS, offset_fetch.API.key))
 _REMEMBERED_BYTES_MAX = 256
-"""Largest request that is cached. Heartbeats of a member, and fetches of a group's offsets, usually differ only in the
-correlation id.
-"""
+"""Largest request that is cached: repeated ones usually differ only in the correlation id."""
 
 _PRODUCE = produce.API.key.to_bytes(2, "big")
 _COPIED_BYTES = 1_024
@@ -246,7 +244,6 @@ def _served_api(header: RequestHeader) -> Api:
 
 
 def _name_of(api_key: int) -> str:
-    """Return the key of an API that is not served, with Kafka's name if there is one."""
     from kio.schema.index import api_key_map
 
     known = api_key_map.get(api_key)

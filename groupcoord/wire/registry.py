@@ -1,9 +1,8 @@
 """Registry of the served APIs. A new one needs a request class, a response class and a row here.
 
 Five are written by hand: commits and fetches of offsets, with partitions in columns, and Produce and Fetch, with
-records that are passed on without a copy. By schema, a commit of 50 partitions takes 7 times as long to decode, and a
-fetch of 50 offsets 3.5 times as long to encode. Heartbeats need no other codec, because repeated short requests
-(:mod:`.protocol`) and responses (:class:`.api.KeptAnswers`) are cached.
+records that are not copied. By schema, a commit of 50 partitions takes 7 times as long to decode, and a fetch of 50
+offsets 3.5 times as long to encode. Heartbeats are cached (:mod:`.protocol`, :class:`.api.KeptAnswers`).
 """
 
 from __future__ import annotations
@@ -264,4 +263,4 @@ APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _APIS})
 API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType(
     {api.key: api.listed_versions for api in _APIS if api.is_listed}
 )
-"""Versions of every API that a broker lists, by API key: the content of an ApiVersions response if all are served."""
+"""Versions of every API that a broker lists, by API key."""

@@ -1,13 +1,12 @@
 """Schemas of API versions as kio declares them, turned into structures of the schema engine.
 
-kio holds every message of the protocol as a dataclass per version, generated from Kafka's definitions, and imported on
-first use. Its native decoder is not used: it allocates for any number of entries that an array claims (a frame of 20
-bytes can end the process), and fails on unknown tagged fields, which the protocol ignores.
+kio has a dataclass per message and version, generated from Kafka's definitions, and imported on first use. Its native
+decoder is not used: it allocates for any number of entries that an array claims (a frame of 20 bytes can end the
+process), and fails on unknown tagged fields.
 
-Values are messages, or dicts if no message class is given. A message's fields have kio's names unless others are
-given; times are integers whose names end in ``_ms``. Fields that a message lacks are skipped, and written as their
-default. A structure of a single field is that field where the message declares so: ``tuple[str, ...]`` for
-``[{name}]``.
+Values are messages, or dicts if no message class is given. A message's fields have kio's names unless others are given;
+times are integers whose names end in ``_ms``. Fields that a message lacks are skipped, and written as their default. A
+structure of a single field is that field where the message declares so: ``tuple[str, ...]`` for ``[{name}]``.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def served_apis(response: ApiVersionsResponse, header: RequestHeader) -> ApiVers
 # ---------------------------------------------------------------- FindCoordinator (KIP-699, KIP-932)
 
 # A broker's messages: before version 4 "NONE" on success; from 4 on empty, except where the whole request fails (an
-# unknown key type, no permission for share keys; an invalid share key fails alone).
+# unknown key type, no permission for share keys).
 _MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
