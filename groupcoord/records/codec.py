@@ -385,8 +385,8 @@ def value_writer(record_type: RecordType, version: int) -> Writer:
     Raises:
         MalformedError: the version is unknown.
     """
-    schema = SCHEMAS[record_type]
-    is_flexible, key, value = schema.is_flexible(version), schema.key, schema.value
+    is_flexible = _is_flexible(record_type, version)
+    key, value = SCHEMAS[record_type][:2]
     record_class = RECORD_CLASSES[record_type]
     attributes = [attribute.name for attribute in attributes_of(record_class)][len(key.fields) :]
     fields = [field._replace(name=name) for field, name in zip(value.fields, attributes, strict=False)]
@@ -397,9 +397,15 @@ def value_writer(record_type: RecordType, version: int) -> Writer:
 
 @cache
 def _value_readers(record_type: RecordType, version: int) -> tuple[Reader[Any], Reader[Any]]:
-    schema = SCHEMAS[record_type]
-    is_flexible, value = schema.is_flexible(version), schema.value
+    is_flexible, value = _is_flexible(record_type, version), SCHEMAS[record_type].value
     return reader_of(value, version, is_flexible, MADE), reader_of(value, version, is_flexible, LENIENT)
+
+
+def _is_flexible(record_type: RecordType, version: int) -> bool:
+    schema = SCHEMAS[record_type]
+    if not 0 <= version <= schema.newest_version:
+        raise MalformedError(f"value version {version} is unknown")
+    return version >= schema.first_flexible
 
 
 TYPES = tuple(record_type for record_type in RECORD_CLASSES if record_type > RecordType.GROUP_METADATA)

@@ -42,7 +42,6 @@ from groupcoord.schema.engine import (
     Structure,
     structure,
 )
-from groupcoord.schema.primitives import MalformedError
 
 
 class RecordType(IntEnum):
@@ -85,12 +84,6 @@ class RecordSchema(NamedTuple):
     value: Structure
     newest_version: int = 0
     first_flexible: int = 0
-
-    def is_flexible(self, version: int) -> bool:
-        """Return whether a version of the value is flexible; MalformedError if it is unknown."""
-        if not 0 <= version <= self.newest_version:
-            raise MalformedError(f"value version {version} is unknown")
-        return version >= self.first_flexible
 
 
 _STRINGS, _NUMBERS, _INDEXES = Array(STRING), Array(INT32), Array(INT16)

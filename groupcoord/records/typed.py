@@ -71,16 +71,18 @@ def parse_key(key: bytes) -> tuple[RecordType, Values] | None:
     if known is None:
         return None
     record_type, read = known
-    try:
-        return record_type, read_whole(read, key, 2)
-    except _UNREADABLE:
-        return None
+    fields = _read_whole(read, key)
+    return None if fields is None else (record_type, fields)
 
 
 def parse_value(record_type: RecordType, value: bytes) -> Values | None:
-    version = int.from_bytes(value[:2], "big") if len(value) >= 2 else -1
+    read = _value_reader(record_type, value[:2])
+    return None if read is None else _read_whole(read, value)
+
+
+def _read_whole(read: Reader[Any], data: bytes) -> Values | None:
     try:
-        values: Values = read_whole(_value_reader(record_type, version), value, 2)
+        values: Values = read_whole(read, data, 2)
     except _UNREADABLE:
         return None
     return values
@@ -97,8 +99,10 @@ def build_record(record: TypedRecord) -> tuple[bytes, bytes | None]:
         key = record.type.to_bytes(2, "big") + writer_of(schema.key, 0, False)(record.key)  # never flexible
         if record.value is None:
             return key, None
-        version = -1 if record.version is None else record.version
-        write = writer_of(schema.value, version, schema.is_flexible(version))
+        version = record.version
+        if version is None or not 0 <= version <= schema.newest_version:
+            raise MalformedError(f"value version {version} is unknown")
+        write = writer_of(schema.value, version, version >= schema.first_flexible)
         return key, version.to_bytes(2, "big") + write(record.value)
     except _UNWRITABLE as error:
         raise RecordEncodingError(f"{record.type.name} can't be encoded: {error!r}") from error
@@ -107,13 +111,19 @@ def build_record(record: TypedRecord) -> tuple[bytes, bytes | None]:
 @cache
 def _key_reader(key_start: bytes) -> tuple[RecordType, Reader[Any]] | None:
     number = int.from_bytes(key_start, "big")
-    if len(key_start) < 2 or number not in SCHEMAS:
+    if len(key_start) < 2 or number not in _TYPES:
         return None
     record_type = RecordType(number)
     return record_type, reader_of(SCHEMAS[record_type].key, 0, False)
 
 
 @cache
-def _value_reader(record_type: RecordType, version: int) -> Reader[Any]:
+def _value_reader(record_type: RecordType, version: bytes) -> Reader[Any] | None:
+    number = int.from_bytes(version, "big")
     schema = SCHEMAS[record_type]
-    return reader_of(schema.value, version, schema.is_flexible(version))
+    if len(version) < 2 or number > schema.newest_version:
+        return None
+    return reader_of(schema.value, number, number >= schema.first_flexible)
+
+
+_TYPES = frozenset(SCHEMAS)
