@@ -22,7 +22,6 @@ from groupcoord.records.typed import TypedRecord, build_record, parse_record
 from tests.tables import as_one_test
 
 ID = "0102030405060708090a0b0c0d0e0f10"
-ID_TEXT = "AQIDBAUGBwgJCgsMDQ4PEA"
 GROUP_KEY = "0002 6731"
 MEMBER_KEY = "0002 6731 0002 6d31"
 MEMBER = {"instanceId": None, "rackId": "r", "clientId": "c", "clientHost": "/127.0.0.1"}

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from groupcoord import Config, GroupCoordinator
-from groupcoord.config.group_settings import StreamsGroupSettings
 from groupcoord.core.groups.streams.records import Subtopology, TaskIds, TopicInfo
 from groupcoord.messages import (
     DescribedStreamsGroup,
     StreamsGroupDescribe,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
-    StreamsStatusCode,
     Topology,
 )
 from groupcoord.testing.machine.consumers import Sent
-from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 
 SETTINGS: dict[str, Any] = {
@@ -33,32 +29,9 @@ LINES = Topology(0, (Subtopology("0", ("lines",)),))
 COUNTS = Topology(0, (Subtopology("0", ("lines",), state_changelog_topics=(TopicInfo("counts"),)),))
 """Reads a topic, and keeps state."""
 
-WORD_COUNT = Topology(
-    0,
-    (
-        Subtopology("0", ("lines",), repartition_sink_topics=("words",)),
-        Subtopology(
-            "1", state_changelog_topics=(TopicInfo("counts"),), repartition_source_topics=(TopicInfo("words"),)
-        ),
-    ),
-)
-"""Needs two internal topics."""
-
 
 def tasks(given: Mapping[str, tuple[int, ...]]) -> tuple[TaskIds, ...]:
     return tuple(TaskIds(name, partitions) for name, partitions in given.items())
-
-
-class OwnSettings(Driver):
-    """Coordinator with :attr:`settings` of groups that a test changes."""
-
-    def __init__(self, topics: Topics, **settings: Any) -> None:
-        config = {**SETTINGS, **settings}
-        self.settings = StreamsGroupSettings.of(Config(**config))
-        super().__init__(topics=topics, **config)
-
-    def coordinator_class(self, **given: Any) -> GroupCoordinator:  # type: ignore[override]
-        return GroupCoordinator(**given, streams_group_settings=lambda group_id: self.settings)
 
 
 class Threads:
@@ -98,8 +71,3 @@ def active(sent: Sent) -> dict[str, tuple[int, ...]] | None:
     """Return the active tasks that an answer gives; None if it gives none."""
     given = answered(sent).active_tasks
     return None if given is None else dict(given)
-
-
-def statuses(sent: Any) -> list[StreamsStatusCode]:
-    """Return the statuses of a response."""
-    return [status.code for status in answered(sent).status or ()]
