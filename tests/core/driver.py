@@ -18,15 +18,11 @@ from groupcoord.laws import check_generations_grow
 from groupcoord.laws.consumer_groups import check_epochs_grow
 from groupcoord.messages import (
     DeleteGroups,
-    DescribedGroup,
-    DescribeGroups,
     FetchedOffset,
     GroupToFetch,
-    Heartbeat,
     JoinGroup,
     JoinProtocol,
     LeaveGroup,
-    LeaveGroupResponse,
     LeavingMember,
     OffsetCommit,
     OffsetFetch,
@@ -88,10 +84,6 @@ class Driver(World):
             new_member_id=self.new_member_id,
             new_uuid=self.new_uuid,
         )
-
-    def new_coordinator(self) -> GroupCoordinator:
-        """Return another coordinator on the same log and clock, with nothing loaded."""
-        return self.make_coordinator(self.config, self.store)
 
     def topic_name(self, topic_id: UUID) -> str | None:
         if isinstance(self.topics, Topics):
@@ -166,45 +158,37 @@ class Group:
         """The ids of the members, in the order in which they joined."""
         return list(self.inside.members)
 
-    def describe(self) -> DescribedGroup:
-        return self.driver.coordinator.call(DescribeGroups((self.group_id,))).groups[0]
-
     # ------------------------------------------------------------ membership
 
     def join(
         self,
         client_id: str = "a",
-        *names: str,
+        *,
         instance: str | None = None,
-        member_id: str = "",
         protocols: tuple[JoinProtocol, ...] | None = None,
-        protocol_type: str = "consumer",
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
         asks_for_id: bool = False,
-        skips: bool = True,
     ) -> Sent:
-        """A client joins with these protocols (``range`` if none are named).
+        """Send the join of a client.
 
         Args:
             instance: the instance id of a static member.
-            member_id: the id that it already has.
-            protocols: with their metadata, instead of names.
+            protocols: with their metadata; by default ``range``.
             asks_for_id: a dynamic newcomer is answered MEMBER_ID_REQUIRED first, as from request version 4.
-            skips: as from request version 9.
         """
         request = JoinGroup(
             self.group_id,
-            member_id,
-            protocol_type,
-            protocols_of(*(names or ("range",))) if protocols is None else protocols,
+            "",
+            "consumer",
+            protocols or protocols_of("range"),
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms,
             group_instance_id=instance,
             client_id=client_id,
             client_host="/127.0.0.1",
             requires_known_member_id=asks_for_id,
-            supports_skip_assignment=skips,
+            supports_skip_assignment=True,
         )
         sent = self.driver.submit(request)
         self._joins[sent.member_id] = request
@@ -224,47 +208,15 @@ class Group:
         self._joins[member_id] = request
         return self.driver.submit(request)
 
-    def sync(
-        self,
-        member_id: str,
-        assignments: Mapping[str, bytes] | None = None,
-        *,
-        instance: str | None = None,
-        generation: int | None = None,
-        protocol_type: str | None = None,
-        protocol_name: str | None = None,
-    ) -> Sent:
-        """A member syncs; a leader brings ``assignments``."""
-        return self.driver.submit(
-            SyncGroup(
-                self.group_id,
-                self._current(generation),
-                member_id,
-                instance,
-                protocol_type,
-                protocol_name,
-                tuple(SyncAssignment(*entry) for entry in (assignments or {}).items()),
-            )
-        )
-
-    def heartbeat(self, member_id: str, *, instance: str | None = None, generation: int | None = None) -> ErrorCode:
-        """Send a heartbeat; return the error code."""
-        return self.driver.submit(Heartbeat(self.group_id, self._current(generation), member_id, instance)).error
+    def sync(self, member_id: str, assignments: Mapping[str, bytes] | None = None) -> Sent:
+        """Send the sync of a member; a leader brings ``assignments``."""
+        brought = tuple(SyncAssignment(*entry) for entry in (assignments or {}).items())
+        return self.driver.submit(SyncGroup(self.group_id, self.generation, member_id, assignments=brought))
 
     def leave(self, *entries: str | LeavingMember) -> Sent:
         """Members leave, all in one request."""
         members = tuple(LeavingMember(entry) if isinstance(entry, str) else entry for entry in entries)
         return self.driver.submit(LeaveGroup(self.group_id, members))
-
-    def left(self, *entries: str | LeavingMember) -> list[ErrorCode]:
-        """Members leave, all in one request; return the result of each."""
-        answer = self.leave(*entries).answer(LeaveGroupResponse)
-        assert answer.error_code is ErrorCode.NONE
-        return [entry.error_code for entry in answer.members]
-
-    def _current(self, generation: int | None) -> int:
-        found = self.find()
-        return generation if generation is not None else 0 if found is None else found.generation_id
 
     # ------------------------------------------------------------ offsets
 
@@ -273,27 +225,23 @@ class Group:
         offset: int | Mapping[int, int] = 1,
         *,
         member_id: str = "",
-        generation: int | None = None,
         instance: str | None = None,
         topic: str = "orders",
         topic_id: UUID = ZERO_UUID,
         metadata: str | None = "",
-        leader_epoch: int = -1,
         retention_ms: int = -1,
     ) -> Sent:
         """Commit ``offset`` for partition 0 of a topic (or one for each partition); without a member from outside."""
-        if generation is None:
-            generation = self.generation if member_id else -1
+        generation = self.generation if member_id else -1
         offsets = offset if isinstance(offset, Mapping) else {0: offset}
-        entries = tuple(OffsetToCommit(index, value, leader_epoch, metadata) for index, value in offsets.items())
+        entries = tuple(OffsetToCommit(index, value, -1, metadata) for index, value in offsets.items())
         topics = (TopicToCommit(topic, entries, topic_id),)
         return self.driver.submit(OffsetCommit(self.group_id, topics, generation, member_id, instance, retention_ms))
 
-    def fetch(self, topic: str = "orders", index: int = 0, *, require_stable: bool = False) -> FetchedOffset:
-        """Fetch the committed offset of one partition."""
-        wanted = GroupToFetch(self.group_id, (TopicToFetch(topic, (index,)),))
-        fetched = self.driver.coordinator.call(OffsetFetch((wanted,), require_stable=require_stable))
-        return fetched.groups[0].topics[0].partitions[0]
+    def fetch(self) -> FetchedOffset:
+        """Fetch the committed offset of partition 0 of ``orders``."""
+        wanted = GroupToFetch(self.group_id, (TopicToFetch("orders", (0,)),))
+        return self.driver.coordinator.call(OffsetFetch((wanted,))).groups[0].topics[0].partitions[0]
 
     def committed(self) -> dict[str, dict[int, int]]:
         """Fetch all committed offsets, by topic and partition."""

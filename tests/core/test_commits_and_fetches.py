@@ -123,7 +123,7 @@ def test_a_managed_group_with_unknown_timestamp() -> None:
     driver = Driver(offsets_retention_minutes=10, offsets_retention_check_interval_ms=1_000)
     group = Group(driver)
     (a,) = group.stable("a", session_ms=1_800_000)
-    group.left(a)
+    group.leave(a)
     group.inside.state_timestamp_ms = None
     driver.sleep_until(10_000)
     group.commit(1)
