@@ -28,7 +28,7 @@ SMALL = frozenset({int, bool, str, type(None)})
 """Types with values that are stored as they are."""
 
 FOUND_MAX = 16
-"""Number of sets of served partitions with cached places."""
+"""Maximum number of cached results of the walk over all parts, by the served log partitions."""
 
 
 @frozen(eq=False)

@@ -1,4 +1,4 @@
-"""Ownership of a log under a lease: a timer looks at the owner, and each look is valid for the lease."""
+"""Ownership of a log under a lease: a timer checks the owner, and each check (a *look*) extends the lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from groupcoord.core.messages import Reply
 
 LOOKS_PER_LEASE = 3
-"""A lease survives two looks that are late or fail."""
+"""Number of looks in the time of a lease, which survives two that are late or fail."""
 
 _NEVER_MS = -1
 

@@ -23,8 +23,6 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 NEWEST_VERSION = 3
 
 UNKNOWN_GENERATION_ID = -1
-"""Generation of a member without one."""
-
 Fields = dict[str, Any]
 """Fields under the names of Kafka's JSON, in the order of the bytes."""
 

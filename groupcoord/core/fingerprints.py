@@ -313,8 +313,6 @@ _RULES_OF: dict[type, dict[str, Rule]] = {
     # A number that the application chooses.
     StreamsGroupTopologyRecord: {"epoch": _Walk.of},
 }
-"""Rules of single classes."""
-
 _WALKS: dict[type, Rule] = {
     str: lambda walk, value: walk._text(value),
     bytes: lambda walk, value: value,

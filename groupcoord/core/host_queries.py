@@ -202,7 +202,6 @@ class AwaitedAnswer:
         self._is_late = False
 
     def found_out(self, found: ShareCoordinatorAnswered) -> None:
-        """Set the answer."""
         self._found = found
         if self._is_late:
             self._take(found)

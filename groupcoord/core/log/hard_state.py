@@ -22,8 +22,6 @@ from groupcoord.core.log.records import (
 from groupcoord.core.offsets.cache import OffsetCache
 
 LoggedGroupRecord = tuple[int, GroupRecord]
-"""Log offset of a group's record, and the record."""
-
 RecordsOfGroup = dict[RecordKey, LoggedGroupRecord]
 
 

@@ -127,8 +127,6 @@ __all__ = [
 ]
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Topic with the logs of group coordinators."""
-
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1

@@ -26,7 +26,6 @@ _MESSAGES = {
 
 
 def state_message(error_code: ErrorCode) -> str:
-    """Return the text of an error."""
     return _MESSAGES.get(error_code, error_code.name)
 
 
@@ -286,8 +285,6 @@ ShareStateRequest = (
     | DeleteShareGroupState
     | ReadShareGroupStateSummary
 )
-"""Request of a share coordinator."""
-
 ShareStateResponse = (
     InitializeShareGroupStateResponse
     | ReadShareGroupStateResponse
@@ -295,4 +292,3 @@ ShareStateResponse = (
     | DeleteShareGroupStateResponse
     | ReadShareGroupStateSummaryResponse
 )
-"""Response of a share coordinator."""

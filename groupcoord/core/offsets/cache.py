@@ -69,7 +69,6 @@ class Producers:
 
 
 LoggedCommit = tuple[int, OffsetCommitRecord]
-"""Log offset of a commit, and its record."""
 
 
 class DurableCommit:
@@ -91,7 +90,6 @@ class DurableCommit:
         self._places: dict[int, int] | None = None
 
     def place_of(self, partition: int) -> int:
-        """Return the position of a partition in the columns."""
         indexes = self.columns.partition_indexes
         if len(indexes) == 1:
             # One partition needs no index.
@@ -272,7 +270,6 @@ class OffsetCache:
                     self._drop_open(producer_id, (group_id, *key))
 
     def apply_marker(self, marker: TransactionMarker) -> None:
-        """End a producer's transaction."""
         self.producers.wrote(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
         # Nothing if compaction left only the marker.
         for key, (log_offset, record) in self.transactions.get(marker.producer_id, {}).copy().items():

@@ -114,7 +114,6 @@ class Permissions:
         return self._bits(OPERATIONS_ON_THE_CLUSTER, *CLUSTER)
 
     def group_error(self, group_id: str | None, operation: Operation) -> ErrorCode:
-        """Return GROUP_AUTHORIZATION_FAILED, or NONE if this is allowed."""
         return ErrorCode.NONE if self.on_group(group_id, operation) else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def topic_error(self, topic: str, operation: Operation) -> ErrorCode:

@@ -30,7 +30,6 @@ def _extremes(indexes: tuple[int, ...]) -> tuple[int, int]:
 
 
 _cached_extremes = lru_cache(maxsize=1_024)(_extremes)
-"""A consumer commits its partitions again and again."""
 
 
 def resolve_commit(

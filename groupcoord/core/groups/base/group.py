@@ -242,7 +242,6 @@ class CommittingGroup(ModernGroup[StateT]):
     """Group with logged state and committed offsets: a consumer or streams group."""
 
     STATES: ClassVar[Any]
-    """Class of the group's states."""
 
     @property
     def group_state(self) -> Any:
@@ -328,7 +327,7 @@ class CommittingGroup(ModernGroup[StateT]):
         return ErrorCode.NONE if wanted.member_epoch == member.member_epoch else self._stale(member)
 
     def offset_deletion_error(self) -> ErrorCode:
-        # Checked by topic instead: subscriptions are known in any state.
+        # Checked for each topic instead: subscriptions are known in any state.
         return ErrorCode.NONE
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:

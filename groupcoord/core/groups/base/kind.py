@@ -425,7 +425,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         """Handle a JoinGroup with an allowed session timeout."""
 
     def refuse_classic_members(self) -> dict[type, Handler]:
-        """Return guest handlers for a type without classic members."""
         reply = self._context.effects.reply
 
         def refuse(request: Heartbeat | SyncGroup, token: Token, now_ms: int) -> None:

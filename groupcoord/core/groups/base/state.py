@@ -433,7 +433,6 @@ class Draft(ABC, Generic[StateT]):
         self.state = self.base
 
     def write(self, *records: Record) -> None:
-        """Add records or tombstones."""
         if self.state is self.base:
             # The first record of a request; most requests write none, and copy nothing.
             self.state = self.base.copy()
@@ -448,7 +447,6 @@ class Draft(ABC, Generic[StateT]):
         self.records += records
 
     def tell(self, event: Callable[..., Event], *facts: Any) -> None:
-        """Add an event."""
         self.events.append(DraftedEvent(event, facts))
 
     def write_targets(self, targets: Mapping[str, Any], now_ms: int) -> None:
@@ -469,7 +467,6 @@ class Draft(ABC, Generic[StateT]):
         self.tell(RebalanceStarted, epoch, trigger)
 
     def begin_epoch_without_members(self, metadata_hash: int, trigger: Trigger) -> None:
-        """Begin an epoch after the removal of members."""
         self.begin_epoch(metadata_hash, trigger)
         if not self.state.members:
             # An empty group's target is current, so descriptions show no pending assignment (KAFKA-20442).

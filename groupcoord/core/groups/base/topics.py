@@ -132,7 +132,6 @@ class KnownTopics:
         return found
 
     def metadata_hash(self, names: Iterable[str]) -> int:
-        """Return the current hash of these topics."""
         hashes = {}
         for name, topic in self.existing(names).items():
             known = self._hashes.get(name)

@@ -350,7 +350,6 @@ class ClassicMembership:
         self._rebalance.renew_session(member, now_ms)
 
     def answer_replacement(self, written: WhenReplaced, now_ms: int) -> None:
-        """Respond to the returning member."""
         group = written.group
         member = group.members.get(written.new_member_id)
         # A rebalance that started during the write answers the join.

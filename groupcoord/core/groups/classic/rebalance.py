@@ -263,7 +263,6 @@ class Rebalance:
         self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
 
     def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
-        """Remove a silent member or pending id."""
         # Group and member exist: their timers are cancelled with them.
         group, member_id = self._groups[key.group_id], key.member_id
         # A pending id that expires may complete the join phase like a member (KAFKA-7909).

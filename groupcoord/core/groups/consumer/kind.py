@@ -256,7 +256,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ topics and regular expressions
 
     def found_out(self, resolved: ResolvedRegexes, now_ms: int) -> None:
-        """Apply resolved expressions."""
         group = self._context.groups.get(resolved.question.group_id)
         # The group may have ended or become a classic one during the query.
         if not isinstance(group, ConsumerGroup):

@@ -195,4 +195,3 @@ ConsumerGroupRecord = (
     | ConsumerGroupCurrentMemberAssignmentRecord
     | ConsumerGroupRegularExpressionRecord
 )
-"""Record of a consumer group, not a tombstone."""

@@ -224,7 +224,6 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
             self.owner_epochs.update(dict.fromkeys(after.partitions(), after.assignment.member_epoch))
 
     def _release(self, member: ConsumerMember) -> None:
-        """Remove a member's partitions from the owners."""
         epoch = member.assignment.member_epoch
         # A newer owner's record may come before the release by this member (KAFKA-19862).
         gone = [partition for partition in member.partitions() if self.owner_epochs.get(partition) == epoch]

@@ -129,4 +129,3 @@ ShareGroupRecord = (
     | ShareGroupCurrentMemberAssignmentRecord
     | ShareGroupStatePartitionMetadataRecord
 )
-"""Record of a share group, not a tombstone."""

@@ -36,7 +36,6 @@ from groupcoord.errors import ErrorCode
 T = TypeVar("T")
 
 UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
-"""Name of a deleted topic."""
 
 
 class NamedPartitions(NamedTuple):
@@ -308,7 +307,6 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
 StateRequest = InitializeShareGroupState | DeleteShareGroupState
 
 AwaitedResponse = AlterShareGroupOffsetsResponse | DeleteShareGroupOffsetsResponse
-"""Response that waits for the share coordinator."""
 
 
 @define(eq=False)

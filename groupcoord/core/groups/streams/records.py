@@ -256,4 +256,3 @@ StreamsGroupRecord = (
     | StreamsGroupCurrentMemberAssignmentRecord
     | StreamsGroupTopologyRecord
 )
-"""Record of a streams group, not a tombstone."""
