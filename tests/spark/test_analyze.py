@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
 import groupcoord.spark.sessions
 from groupcoord.analysis.pipeline.batch import Pipeline
-from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX, SEVERITIES
 from groupcoord.cli.analyze import _Watch
 from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.spark.engine import SparkEngine
@@ -68,46 +67,6 @@ def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
     assert {path.name for path in found["commits"].glob("log_partition=*")} == {
         f"log_partition={number}" for number in (1, 2, 3, 4, 6, 7)
     }
-
-
-@pytest.mark.slow
-def test_commits_are_those_of_the_function(analyzed: Analyzed, spark: SparkSession, broker_records: DataFrame) -> None:
-    """Commits that workers write while decoding, completed by Spark for transactions, equal
-    ``commits`` of the records.
-    """
-    escaped = str(analyzed.folder / "tables" / "commits").replace("[", "\\[").replace("]", "\\]")
-    expected = pipeline.commits(broker_records)
-    written = spark.read.schema(expected.schema).parquet(escaped).select(*expected.columns)
-
-    assert written.where("transaction is not null").count() > 0
-    assert expected.exceptAll(written).count() == written.exceptAll(expected).count() == 0
-
-
-@pytest.mark.slow
-def test_figures_agree_with_each_other(analyzed: Analyzed) -> None:
-    """Rebalances by cause, over time, by group and on top are the same ones; so are anomalies and members."""
-    summary = analyzed.summary
-    total = summary["overview"]["rebalances"]
-
-    assert total == summary["tables"]["rebalances"] == sum(row["rebalances"] for row in summary["causes"]) > 0
-    assert total == sum(row["rebalances"] for row in summary["groups"])
-    assert sum(sum(counts) for counts in summary["rebalances"]["series"].values()) <= total
-    assert summary["overview"]["anomalies"] == sum(row["count"] for row in summary["anomaly_counts"])
-    assert sum(summary["churn"]["series"]["joined"]) == sum(row["joined"] for row in summary["groups"])
-    ranks = [(SEVERITIES.index(row["standing"]["severity"]), row["trouble"]) for row in summary["groups"]]
-    assert ranks == sorted(ranks, reverse=True)
-    assert sum(summary["severities"].values()) == len(summary["groups"]) >= summary["overview"]["groups"]
-
-
-@pytest.mark.slow
-def test_stories_hold_what_happened(analyzed: Analyzed) -> None:
-    """Each of the most troubled groups has all its rebalances, its commits over time, and causes that add up."""
-    for story in analyzed.summary["troubled"]:
-        row = story["row"]
-        assert len(story["rebalances"]) == row["rebalances"] == sum(story["causes"].values())
-        assert len(story["anomalies"]) == min(row["anomalies"], ANOMALIES_OF_GROUP_MAX)
-        commits = story["commits"]
-        assert (sum(commits["series"]["commits"]) if commits else 0) == row["commits"]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.pipeline.following import LocalFollowing
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
 from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
-from groupcoord.analysis.report.data.model import ShareGroupRow
+from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX, SEVERITIES, ShareGroupRow
 from groupcoord.analysis.rules.groups import Told, group_answers
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import analyze as command
@@ -124,6 +124,31 @@ def test_lag_has_the_number_of_members(analyzed: Analyzed) -> None:
     lag = read_table(analyzed.folder, "lag").to_pylist()
     assert len(lag) > 1
     assert all(row["members"] == members[row["group_id"]] is not None for row in lag)
+
+
+def test_figures_agree_with_each_other(analyzed: Analyzed) -> None:
+    """Rebalances by cause, over time, by group and on top are the same ones; so are anomalies and members."""
+    summary = analyzed.summary
+    total = summary["overview"]["rebalances"]
+
+    assert total == summary["tables"]["rebalances"] == sum(row["rebalances"] for row in summary["causes"]) > 0
+    assert total == sum(row["rebalances"] for row in summary["groups"])
+    assert sum(sum(counts) for counts in summary["rebalances"]["series"].values()) <= total
+    assert summary["overview"]["anomalies"] == sum(row["count"] for row in summary["anomaly_counts"])
+    assert sum(summary["churn"]["series"]["joined"]) == sum(row["joined"] for row in summary["groups"])
+    ranks = [(SEVERITIES.index(row["standing"]["severity"]), row["trouble"]) for row in summary["groups"]]
+    assert ranks == sorted(ranks, reverse=True)
+    assert sum(summary["severities"].values()) == len(summary["groups"]) >= summary["overview"]["groups"]
+
+
+def test_stories_hold_what_happened(analyzed: Analyzed) -> None:
+    """Each of the most troubled groups has all its rebalances, its commits over time, and causes that add up."""
+    for story in analyzed.summary["troubled"]:
+        row = story["row"]
+        assert len(story["rebalances"]) == row["rebalances"] == sum(story["causes"].values())
+        assert len(story["anomalies"]) == min(row["anomalies"], ANOMALIES_OF_GROUP_MAX)
+        commits = story["commits"]
+        assert (sum(commits["series"]["commits"]) if commits else 0) == row["commits"]
 
 
 def test_excluded_groups_are_in_no_table(broker_log: Path, broker_truth: dict[str, Any], tmp_path: Path) -> None:
