@@ -9,12 +9,13 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.broker.cluster.features import Features
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions, answer_metadata
 from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import do_whole
-from groupcoord.config import Config
+from groupcoord.config import Config, GroupType
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
@@ -30,6 +31,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.cluster_messages import ApiVersions
+from groupcoord.wire.registry import APIS
 from tests.broker.data_world import SOLE
 
 NODE = Node(1, "broker.example", 9093)
@@ -225,6 +227,17 @@ def test_authorized_operations(topics: TopicRegistry) -> None:
     )
     assert asked.cluster_authorized_operations == 8096
     assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
+
+
+@pytest.mark.parametrize("protocol", [GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS])
+def test_apis_of_a_disabled_protocol_are_not_listed(protocol: GroupType) -> None:
+    features = Features()
+    features.left_out = frozenset({protocol})
+    listed, left = (answer_api_versions(ApiVersions(), NODE, "me", each).api_keys for each in (None, features))
+    word = "Share" if protocol is GroupType.SHARE else f"{protocol.name.title()}Group"
+    assert {APIS[api.api_key].name for api in set(listed) - set(left)} == {
+        APIS[api.api_key].name for api in listed if word in APIS[api.api_key].name
+    }
 
 
 def test_api_versions() -> None:

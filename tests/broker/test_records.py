@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.records.topic_data import NodeData
 from groupcoord.broker.transactions.log import Writer
 from groupcoord.broker.transactions.requests import answer_describe_producers
 from groupcoord.broker.work import do_whole
 from groupcoord.core.log.records import TransactionMarker
+from groupcoord.core.messages import Node
 from groupcoord.core.router.authorization import Operation, Permissions, ResourceType
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import (
@@ -154,6 +157,14 @@ def test_who_is_not_in_a_transaction(said: str, version: int, error: str) -> Non
     assert (refused.error_message is None) == (error != "INVALID_TXN_STATE")
     assert asked == [Writer("x", 7, 0, ("one", 0), version >= 12)]  # type: ignore[arg-type]
     assert world.fetch().high_watermark == 0
+
+
+def test_only_leaders_append_markers() -> None:
+    data = DataWorld().data
+    node = NodeData(data, Leadership(Node(node_id, "h", 1) for node_id in (1, 2)), 1)
+    marker = TransactionMarker(7, 0, committed=True)
+    errors = [node.append_marker(*place, marker).name for place in (("two", 0), ("two", 1), ("gone", 0))]
+    assert errors == ["NONE", "NOT_LEADER_OR_FOLLOWER", "NONE"]
 
 
 def test_the_coordinator_is_asked_once_for_each_transaction() -> None:
