@@ -76,6 +76,7 @@ def lag(
     It requests groups, and the next record of each lagging partition, which needs READ on its topic. It writes nothing.
     Exit status: 0, 1 if the cluster does not respond or a group does not exist, 2 if the command cannot be carried out.
     """
+    from groupcoord.analysis.live.cluster import cluster_id_of
     from groupcoord.analysis.options import Selection
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
@@ -94,7 +95,7 @@ def lag(
                     raise CommandError(_no_such_group(look.unknown), FAILED)
             return
         stop = StopRequest()
-        with served_metrics(lambda: _cluster_name(address), metrics) as collector, AtTheFirstSignal(stop.ask):
+        with served_metrics(lambda: cluster_id_of(address), metrics) as collector, AtTheFirstSignal(stop.ask):
             for look in _looks(address, shown.group_ids, selection, stop, interval):
                 if collector is not None:
                     from groupcoord.analysis.pipeline.tables import Figures
@@ -146,13 +147,6 @@ def _looks(
             yield _Look(snapshot, lags, groups, problems, unknown)
             if stop is None or stop.is_there(interval_s):
                 return
-
-
-def _cluster_name(address: ClusterAddress) -> str:
-    from groupcoord.analysis.live.cluster import connection
-
-    with connection(address, begins_run=True) as (cluster, patience):
-        return patience.try_for(lambda: cluster.metadata([])).cluster_id
 
 
 @contextmanager

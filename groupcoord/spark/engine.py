@@ -148,27 +148,13 @@ class SparkEngine:
         records, history, current = folded.records, folded.history, folded.current
         ends = None if moment.end_offsets is None else self._session.createDataFrame(moment.end_offsets)
         if step == ANOMALIES:
-            kept_minutes = moment.retention_minutes or OFFSETS_RETENTION_MINUTES
+            kept: dict[str, Any] = {"offsets_retention_minutes": moment.retention_minutes or OFFSETS_RETENTION_MINUTES}
+            known: dict[str, Any] = {"history": history, "commits": folded.facts}
             tables = {
                 "groups": groups(records, history=history, offsets=current),
-                "anomalies": anomalies(
-                    records, history=history, commits=folded.facts, end_offsets=ends, now_ms=moment.now_ms
-                ),
-                "offset_expiry": offset_expiry(
-                    records,
-                    history=history,
-                    commits=folded.facts,
-                    offsets=current,
-                    offsets_retention_minutes=kept_minutes,
-                ),
-                "stale_groups": stale_groups(
-                    records,
-                    history=history,
-                    commits=folded.facts,
-                    offsets=current,
-                    now_ms=moment.now_ms,
-                    offsets_retention_minutes=kept_minutes,
-                ),
+                "anomalies": anomalies(records, **known, end_offsets=ends, now_ms=moment.now_ms),
+                "offset_expiry": offset_expiry(records, **known, offsets=current, **kept),
+                "stale_groups": stale_groups(records, **known, offsets=current, now_ms=moment.now_ms, **kept),
             }
         elif step == LAG:
             assert ends is not None

@@ -563,3 +563,8 @@ def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator
         yield cluster, patience
     finally:
         cluster.close()
+
+
+def cluster_id_of(address: ClusterAddress) -> str:
+    with connection(address, begins_run=True) as (cluster, patience):
+        return patience.try_for(lambda: cluster.metadata([])).cluster_id

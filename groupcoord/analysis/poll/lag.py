@@ -128,17 +128,6 @@ def _group_order(one: GroupLag) -> tuple[int, int, int, str]:
     return WORST_FIRST.index(LagStatus.of(one.status)), -(one.lag_ms or 0), -(one.lag or 0), one.group_id
 
 
-@frozen
-class Rewinds:
-    """Number and times of decreasing offsets, and the largest decrease."""
-
-    count: int
-    first_ms: int
-    last_ms: int
-    by: int
-    to: int
-
-
 class _Unmoved(NamedTuple):
     looks: int
     end_offset: int
@@ -149,12 +138,13 @@ class LagWatch:
 
     Attributes:
         windows: the last changed offsets by group, topic and partition.
+        rewinds: number and times of decreasing offsets, and the largest decrease.
     """
 
     def __init__(self, next_record_ms: Callable[[Row], int | None]) -> None:
         self._next_record_ms = next_record_ms
         self.windows: dict[Place, deque[WindowCommit]] = defaultdict(lambda: deque(maxlen=WINDOW_COMMITS))
-        self.rewinds: dict[Place, Rewinds] = {}
+        self.rewinds: dict[Place, Row] = {}
         self._at_end: set[Place] = set()
         self._unmoved: dict[Place, _Unmoved] = {}
 
@@ -222,9 +212,10 @@ class LagWatch:
         return now.looks >= WINDOW_COMMITS and end_offset > now.end_offset
 
     def _note_rewind(self, place: Place, at_ms: int, by: int, to: int) -> None:
-        before = self.rewinds.get(place, Rewinds(0, at_ms, at_ms, 0, to))
-        furthest = (by, to) if by > before.by else (before.by, before.to)
-        self.rewinds[place] = Rewinds(before.count + 1, before.first_ms, at_ms, *furthest)
+        row = self.rewinds.setdefault(place, {"count": 0, "first_ms": at_ms, "by": 0})
+        row |= {"count": row["count"] + 1, "last_ms": at_ms}
+        if by > row["by"]:
+            row |= {"by": by, "to": to}
 
 
 def _order(one: PartitionLag) -> tuple[int, int, int, str, str, int]:

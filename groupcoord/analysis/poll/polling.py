@@ -27,7 +27,7 @@ from groupcoord.analysis.decode.schema import (
 from groupcoord.analysis.fold.commits import LAST_COMMITS, PARTITION, REWINDS, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.rows import Row
-from groupcoord.analysis.live.cluster import connection
+from groupcoord.analysis.live.cluster import cluster_id_of, connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.options import Selection
@@ -179,7 +179,7 @@ def _facts(watch: LagWatch) -> CommitFacts:
         for place, window in watch.windows.items()
         for number, one in enumerate(window)
     ]
-    rewinds = [_of(place) | asdict(one) for place, one in watch.rewinds.items()]
+    rewinds = [_of(place) | row for place, row in watch.rewinds.items()]
     return CommitFacts(
         pa.Table.from_pylist(last, LAST_COMMITS),
         pa.Table.from_pylist(rewinds, REWINDS),
@@ -274,8 +274,7 @@ class Polling:
         self._anomalies = PolledAnomalies()
 
     def cluster_name(self) -> str:
-        with connection(self._address, begins_run=True) as (cluster, patience):
-            return patience.try_for(lambda: cluster.metadata([])).cluster_id
+        return cluster_id_of(self._address)
 
     def run(self, is_stopped: Callable[[], bool], tell: Callable[[Polled], None]) -> None:
         """Poll, and write tables and the page, until ``is_stopped``; a poll that has begun is completed."""

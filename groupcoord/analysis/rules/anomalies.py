@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
 
 from groupcoord.analysis.decode.parquet import Bools, Int64s, Runs, flags, integers
 from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
@@ -223,11 +222,15 @@ def about_offsets(
     if now_ms is None:
         return
     commits = last_commits(facts, limits)
-    judge = _Judge(holders, ends, now_ms, limits, "new offset" if facts.are_samples else "commit")
+    commit = "new offset" if facts.are_samples else "commit"
     for found in _by_partition(commits, facts.rewinds, now_ms):
         place = (found.of["group_id"], found.of["topic"], found.of["topic_partition"])
-        for told in judge.tell(place, found):
-            yield found.of | told
+        if found.rewinds is not None:
+            yield found.of | _rewind(found.rewinds)
+        if found.is_there and known_offset(found.highest) is not None:
+            behind = None if ends is None else ends.of(*place[1:], found.highest)
+            silence = _silence(found, behind, holders.get(place), now_ms, limits, commit)
+            yield from (found.of | row for row in silence)
     if ends is not None:
         committed = set(places_of(commits.of.filter(pa.array(commits.highest != NO_OFFSET))))
         yield from _never_committed(committed, holders, ends, now_ms, limits)
@@ -327,42 +330,26 @@ def _never_committed(
             }
 
 
-@frozen
-class _Judge:
-    """Rules for the commits of one partition."""
-
-    _holders: Mapping[Place, Row]
-    _ends: Ends | None
-    _now_ms: int
-    _limits: Thresholds
-    _commit: str
-
-    def tell(self, place: Place, found: _Found) -> Iterator[Row]:
-        behind = None if self._ends is None else self._ends.of(*place[1:], found.highest)
-        if found.rewinds is not None:
-            yield _rewind(found.rewinds)
-        if found.is_there and known_offset(found.highest) is not None:
-            yield from self._silence(place, found, behind)
-
-    def _silence(self, place: Place, found: _Found, behind: Behind | None) -> Iterator[Row]:
-        """Yield that commits stopped, or that they stay at one offset in spite of a lag."""
-        limits, lag = self._limits, None if behind is None else behind.lag
-        if behind is None:
-            holder = self._holders.get(place)
-            is_wanted = holder is not None and holder["member_id"] is not None
-        else:
-            is_wanted = lag is not None and lag > 0 and not behind.was_at_end
-        silent_ms = self._now_ms - found.last_ms
-        is_silent = has_stopped(found.first_ms, found.last_ms, self._now_ms) and silent_ms >= limits.stopped_ms
-        figures = {"first_ms": found.first_ms, "last_ms": found.last_ms, "count": found.commits}
-        if is_silent and is_wanted and found.commits > 1:
-            backlog = "" if lag is None else f", {lag:,} records behind"
-            evidence = f"no {self._commit} for {silent_ms // 1_000:,} s{backlog}"
-            yield {"kind": COMMITS_STOPPED, "status": STOP, **figures, "value": silent_ms, "evidence": evidence}
-        is_same = stands_still(found.lowest, found.highest) and found.commits >= limits.window_commits
-        if is_same and lag is not None and lag > 0 and not is_silent:
-            evidence = f"{found.commits:,} commits of offset {found.highest:,}, {lag:,} records behind"
-            yield {"kind": STALLED, "status": STALL, **figures, "value": lag, "evidence": evidence}
+def _silence(
+    found: _Found, behind: Behind | None, holder: Row | None, now_ms: int, limits: Thresholds, commit: str
+) -> Iterator[Row]:
+    """Yield that commits stopped, or that they stay at one offset in spite of a lag."""
+    lag = None if behind is None else behind.lag
+    if behind is None:
+        is_wanted = holder is not None and holder["member_id"] is not None
+    else:
+        is_wanted = lag is not None and lag > 0 and not behind.was_at_end
+    silent_ms = now_ms - found.last_ms
+    is_silent = has_stopped(found.first_ms, found.last_ms, now_ms) and silent_ms >= limits.stopped_ms
+    figures = {"first_ms": found.first_ms, "last_ms": found.last_ms, "count": found.commits}
+    if is_silent and is_wanted and found.commits > 1:
+        backlog = "" if lag is None else f", {lag:,} records behind"
+        evidence = f"no {commit} for {silent_ms // 1_000:,} s{backlog}"
+        yield {"kind": COMMITS_STOPPED, "status": STOP, **figures, "value": silent_ms, "evidence": evidence}
+    is_same = stands_still(found.lowest, found.highest) and found.commits >= limits.window_commits
+    if is_same and lag is not None and lag > 0 and not is_silent:
+        evidence = f"{found.commits:,} commits of offset {found.highest:,}, {lag:,} records behind"
+        yield {"kind": STALLED, "status": STALL, **figures, "value": lag, "evidence": evidence}
 
 
 def _rewind(rewinds: Row) -> Row:

@@ -227,9 +227,7 @@ def _joined(parts: Iterable[object]) -> str:
 
 def _classic_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tuple[Row, Sequence[object]]]:
     # Only the last record counts: a generation has several if a static member was replaced.
-    last: dict[str, int] = {}
-    for row in found[GENERATION]:
-        last[row["group_id"]] = max(row["log_offset"], last.get(row["group_id"], row["log_offset"]))
+    last = _last_offsets(found[GENERATION])
     wanted = {row["group_id"] for row in of_groups if row["type"] == CLASSIC}
     for row in found[MEMBER]:
         group_id = row["group_id"]
@@ -246,9 +244,7 @@ def _consumer_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tu
     }
     members = [row for row in found[MEMBER] if row["type"] == CONSUMER and (row["group_id"], row["generation"]) in now]
     # A group that was deleted and created again may have had the same epoch before.
-    last: dict[str, int] = {}
-    for row in members:
-        last[row["group_id"]] = max(row["log_offset"], last.get(row["group_id"], row["log_offset"]))
+    last = _last_offsets(members)
     for row in members:
         if row["log_offset"] == last[row["group_id"]]:
             subscription = row["subscription"]
@@ -257,6 +253,11 @@ def _consumer_members(found: Histories, of_groups: Iterable[Row]) -> Iterator[tu
             parts += [subscription["topic_regex"] or "", subscription["rack_id"] or ""]
             parts += [";".join(sorted(_topics(row[name], "topic_id"))) for name in ("assignment", "pending", "target")]
             yield row, parts
+
+
+def _last_offsets(rows: Iterable[Row]) -> dict[str, int]:
+    by_group = grouped(rows, itemgetter("group_id"))
+    return {group_id: max(row["log_offset"] for row in some) for group_id, some in by_group.items()}
 
 
 def _topics(assigned: Iterable[Row] | None, name: str) -> list[str]:
