@@ -132,7 +132,7 @@ class SegmentLog(PartitionLog):
         self._is_saved = False  # nothing was resumed, so the shutdown has to write the state
         sizes = self._sizes(bases)
         first = _first_unsealed(sizes)
-        self._begin_sealed(bases[: first + 1])
+        self._begin_sealed(bases[: first + 1], sizes)
         self._replay_sealed(bases[first], epochs)
         for (base, following), size in zip(pairwise([*bases[first:], OFFSETS_END]), sizes[first:], strict=True):
             segment = self._unindexed(base, is_last=following == OFFSETS_END)
@@ -218,9 +218,9 @@ class SegmentLog(PartitionLog):
             self.let_go()
             raise
 
-    def _begin_sealed(self, bases: Sequence[int]) -> None:
+    def _begin_sealed(self, bases: Sequence[int], sizes: Sequence[int]) -> None:
         """Begin the segments before the last of ``bases`` without reading them."""
-        for (base, following), size_bytes in zip(pairwise(bases), self._sizes(bases[:-1]), strict=True):
+        for (base, following), size_bytes in zip(pairwise(bases), sizes, strict=False):
             self._begin(self._found(base, following, size_bytes))
 
     def _go_on_behind(self, bases: Sequence[int]) -> None:
@@ -276,7 +276,7 @@ class SegmentLog(PartitionLog):
             active = FileSegment.resumed(self.folder.path, bases[-1], self.files, self.memory)
         except (OSError, ValueError, TopicLogError):
             return False
-        self._begin_sealed(bases)
+        self._begin_sealed(bases, self._sizes(bases[:-1]))
         self._begin(active)
         if not self._saved_epochs:
             self._note_epochs(epochs)
