@@ -13,6 +13,7 @@ from attrs import evolve
 from groupcoord import ErrorCode, GroupCoordinator, LoadError, LogRecord, ManualClock, MemoryLogStore, PartitionStatus
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.aio.coordinator import RECORDS_AT_ONCE
+from groupcoord.coordinator.answers import sleep_s
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.errors import UnansweredError
 from groupcoord.events import Event, MemberAdded, MemberAssigned, MemberRemoved, RebalanceCompleted, RebalanceStarted
@@ -94,6 +95,16 @@ def test_who_stops_waiting_has_asked(how: str) -> None:
             assert other.done()
 
     run(story())
+
+
+@pytest.mark.parametrize(("advance_ms", "sleep"), [(0, 3.0), (1_500, 1.5), (4_000, 0.0)])
+def test_the_time_until_the_next_deadline(advance_ms: int, sleep: float) -> None:
+    clock = ManualClock()
+    coordinator = GroupCoordinator(config=evolve(CONFIG, group_initial_rebalance_delay_ms=3_000), clock=clock)
+    coordinator.load_all()
+    coordinator.submit(join())
+    clock.advance(advance_ms)
+    assert sleep_s(coordinator) == sleep
 
 
 def test_a_request_that_is_replaced() -> None:

@@ -67,6 +67,10 @@ def test_a_file_that_was_closed_for_others_is_not_lost(tmp_path: Path, monkeypat
                 append(store, commit(0), partition=partition, timestamp_ms=round_number * CHECK_INTERVAL_MS)
 
         assert [store.end_offset(partition) for partition in range(3)] == [3, 3, 3]
+        log_file(tmp_path, partition=0).unlink()
+        with pytest.raises(LostSegmentError):
+            append(store, commit(1), partition=0, timestamp_ms=2 * CHECK_INTERVAL_MS + 1)
+        assert not log_file(tmp_path, partition=0).exists()
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, delete_folder, truncate, extend])
