@@ -29,8 +29,8 @@ from groupcoord.analysis.decode.tailing import (
     Cursors,
     Log,
     advance,
-    changes_told,
     check_unchanged,
+    deletions_as_log_changes,
     from_json,
     logs_of,
     ranges_to_read,
@@ -323,7 +323,7 @@ class LogStreamReader(RecordStreamReader):
         # Spark before 4.2 passes no arguments.
         bytes_max: int | None = getattr(limit, "max_bytes", None)
         cursors = from_json(start or {})
-        with changes_told():
+        with deletions_as_log_changes():
             logs = self._logs() if self._of_then is None else self._of_then
             if self._of_then is not None:
                 self._last = {folder: advance(log, cursors.get(folder)) for folder, log in logs.items()}
@@ -351,7 +351,7 @@ class LogStreamReader(RecordStreamReader):
         self._of_then = self._logs()
 
     def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogTask]:
-        with changes_told():
+        with deletions_as_log_changes():
             found = ranges_to_read(self._logs(), from_json(start), from_json(end))
         return range_tasks(found.items(), self._options.split_bytes, self._options.selection)
 

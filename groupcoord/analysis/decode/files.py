@@ -256,7 +256,7 @@ def find_segments(
 
 
 @contextmanager
-def refusals_told(path: str) -> Iterator[None]:
+def errors_as_input_errors(path: str) -> Iterator[None]:
     """Convert errors of a file system to InputError."""
     try:
         yield
@@ -279,7 +279,7 @@ class _Looking(NamedTuple):
     may_be_empty: bool
 
     def find(self, path: str, storage_options: Mapping[str, Any]) -> FileSet:
-        with refusals_told(path):
+        with errors_as_input_errors(path):
             file_system, root = url_to_fs(path, **storage_options)
             file_system.invalidate_cache()
             return FileSet(file_system, self._segments_of(file_system, root, path))

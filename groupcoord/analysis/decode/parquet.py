@@ -23,7 +23,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow.parquet import ParquetWriter
 
-from groupcoord.analysis.decode.files import protocols_of, refusals_told
+from groupcoord.analysis.decode.files import errors_as_input_errors, protocols_of
 from groupcoord.analysis.decode.schema import COMMITS, KIND_RECORD, RECORDS, arrow_schema
 from groupcoord.analysis.errors import InputError
 from groupcoord.records.schemas import RecordType
@@ -338,7 +338,7 @@ class ResultDirectory:
 
     def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None) -> None:
         self.name = os.fspath(where)
-        with refusals_told(self.name):
+        with errors_as_input_errors(self.name):
             self._file_system, self._root = url_to_fs(self.name)
             self.is_local = isinstance(self._file_system, LocalFileSystem)
             if self._file_system.exists(self._root):

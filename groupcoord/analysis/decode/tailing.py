@@ -36,7 +36,7 @@ class LogChangedError(PipelineError):
 
 
 @contextmanager
-def changes_told() -> Iterator[None]:
+def deletions_as_log_changes() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:

@@ -22,10 +22,10 @@ from groupcoord.analysis.decode.files import (
     LogTask,
     RecordTask,
     Runs,
+    errors_as_input_errors,
     find_segments,
     log_tasks,
     range_tasks,
-    refusals_told,
 )
 from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
 from groupcoord.analysis.decode.schema import END_OFFSETS, KIND_CORRUPT, LIVE_END_OFFSETS, arrow_schema
@@ -33,8 +33,8 @@ from groupcoord.analysis.decode.tailing import (
     Cursors,
     LogChangedError,
     advance,
-    changes_told,
     check_unchanged,
+    deletions_as_log_changes,
     logs_of,
     ranges_to_read,
 )
@@ -110,7 +110,7 @@ class LogTail(Tail):
         self._seen: Cursors = {}
 
     def look(self) -> Sequence[RecordTask]:
-        with changes_told():
+        with deletions_as_log_changes():
             logs = logs_of(self._find())
             self._seen = self._taken | {folder: advance(log, self._taken.get(folder)) for folder, log in logs.items()}
             found = ranges_to_read(logs, self._taken, self._seen)
@@ -272,7 +272,7 @@ class LogSource(Source):
     def _find_share_states(self) -> list[FileSet]:
         folders = []
         for path in self.paths:
-            with refusals_told(path):
+            with errors_as_input_errors(path):
                 file_system, root = url_to_fs(path)
                 found = file_system.glob(f"{root.rstrip('/')}/{SHARE_STATE_TOPIC}-*")
             numbered = (one for one in found if one.rpartition("-")[2].isdecimal())
@@ -389,7 +389,7 @@ class ClusterSource(Source):
 def read_end_offsets_file(path: str) -> pa.Table:
     schema = arrow_schema(END_OFFSETS)
     options = pyarrow.csv.ConvertOptions(column_types=schema, include_columns=schema.names)
-    with refusals_told(path):
+    with errors_as_input_errors(path):
         file_system, place = url_to_fs(path)
         with file_system.open(place, "rb") as file:
             try:

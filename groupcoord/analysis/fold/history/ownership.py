@@ -331,7 +331,7 @@ class GroupTrace:
     def begin_epoch(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
         self.target_ms = None
         self._ownership.begin_epoch(is_empty=not group.view().members)
-        self._tell(EPOCH, _epoch_row(GROUP_EPOCH, group, log_offset, timestamp_ms))
+        self._add_row(EPOCH, _epoch_row(GROUP_EPOCH, group, log_offset, timestamp_ms))
 
     def replace(self, old_id: str, new_id: str) -> None:
         self._ownership.replace(old_id, new_id)
@@ -403,7 +403,7 @@ class GroupTrace:
         if record.value is None:
             self._ownership.loses_all(member_id, timestamp_ms)
             row = _epoch_row(MEMBER_EPOCH, group, log_offset, timestamp_ms)
-            self._tell(EPOCH, row | {"member_id": member_id})
+            self._add_row(EPOCH, row | {"member_id": member_id})
             return
         member = group.member(member_id)
         life = self._life(member_id, log_offset, timestamp_ms, group)
@@ -423,7 +423,7 @@ class GroupTrace:
             "partitions": len(member.held),
             "pending_partitions": len(member.pending),
         }
-        self._tell(EPOCH, _epoch_row(MEMBER_EPOCH, group, log_offset, timestamp_ms) | told)
+        self._add_row(EPOCH, _epoch_row(MEMBER_EPOCH, group, log_offset, timestamp_ms) | told)
 
     def _target(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
         members = group.view().members
@@ -434,11 +434,11 @@ class GroupTrace:
             self._ownership.decide(epoch, group.assignor(), members, timestamp_ms, log_offset, is_of_tasks=is_of_tasks)
         if group.assignment_epoch == group.epoch:
             self.target_ms = timestamp_ms
-        self._tell(EPOCH, _epoch_row(TARGET_EPOCH, group, log_offset, timestamp_ms))
+        self._add_row(EPOCH, _epoch_row(TARGET_EPOCH, group, log_offset, timestamp_ms))
 
     # ------------------------------------------------------------ rows
 
-    def _tell(self, kind: str, row: Row) -> None:
+    def _add_row(self, kind: str, row: Row) -> None:
         self._rows.append((kind, row))
 
     def _end(self, life: Membership, departure: Departure | None) -> None:
@@ -464,7 +464,7 @@ class GroupTrace:
             "evidence": None if departure is None else departure.evidence,
             "log_offset": life.log_offset,
         }
-        self._tell(MEMBERSHIP, row)
+        self._add_row(MEMBERSHIP, row)
 
 
 def _epoch_row(whose: str, group: EpochGroup, log_offset: int, timestamp_ms: int) -> Row:

@@ -57,7 +57,7 @@ from groupcoord.analysis.report.html.layout import (
     tile,
 )
 from groupcoord.analysis.report.html.pictures import Axis, cause_class, epoch_lines, group_picture, in_order
-from groupcoord.analysis.report.html.sections import behind_told, card_id, consumer_groups, worst
+from groupcoord.analysis.report.html.sections import card_id, consumer_groups, lag_text, worst
 from groupcoord.analysis.report.text import (
     counted,
     format_number,
@@ -384,7 +384,7 @@ def troubled(report: Report) -> Html:
 
 def _card(place: int, story: GroupStory, report: Report, axis: Axis | None) -> Html:
     stands = story.row.standing
-    behind = "" if stands.lag is None else f"{behind_told(stands)}, "
+    behind = "" if stands.lag is None else f"{lag_text(stands)}, "
     points = element("span", f"{behind}{counted(story.row.trouble, 'point')}", class_="soft")
     return element(
         "article",

@@ -471,12 +471,12 @@ def worst(report: Report) -> Html:
 
 def _item(row: GroupRow, report: Report) -> Html:
     stands = row.standing
-    behind = element("span", behind_told(stands), class_="behind") if stands.lag is not None else EMPTY
+    behind = element("span", lag_text(stands), class_="behind") if stands.lag is not None else EMPTY
     head = element("div", group_name(row.group_id, report), pill(stands.word, stands.severity), behind, class_="head")
     return element("li", head, element("div", text(stands.told)), class_=stands.severity)
 
 
-def behind_told(stands: Standing) -> str:
+def lag_text(stands: Standing) -> str:
     if not stands.lag:
         return "not behind"
     age = f", {format_span(stands.lag_ms)}" if stands.lag_ms is not None else ""
@@ -502,7 +502,7 @@ def _all_is_well(report: Report) -> Html:
         parts.append(paragraph(f"{told[0].upper()}{told[1:]}.", style=f"lead {FINE}"))
     if behind:
         names = [
-            joined((group_name(row.group_id, report), f" ({behind_told(row.standing)})")) for row in behind[:WORST_MAX]
+            joined((group_name(row.group_id, report), f" ({lag_text(row.standing)})")) for row in behind[:WORST_MAX]
         ]
         parts.append(paragraph("Furthest behind: ", enumeration(names), "."))
     return joined(parts)
