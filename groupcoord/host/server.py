@@ -380,10 +380,7 @@ class Server:
         self.turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._sweep_timer: asyncio.TimerHandle | None = None
-        self._flush_timer: asyncio.TimerHandle | None = None
-        self._reload_timer: asyncio.TimerHandle | None = None
-        self._compaction_timer: asyncio.TimerHandle | None = None
+        self._periodic: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     async def __aenter__(self) -> Server:
         await self.start()
@@ -509,8 +506,7 @@ class Server:
         return len(dropped)
 
     def _cancel_timers(self) -> None:
-        timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
-        for timer in (self.turn_handle, *timers):
+        for timer in (self.turn_handle, self._timer, *self._periodic.values()):
             if timer is not None:
                 timer.cancel()
 
@@ -628,6 +624,9 @@ class Server:
             self._timer_ms = self.broker.clock.now_ms() + int(RETRY_S * 1000)
             self._timer = self.loop.call_later(RETRY_S, self._wake)
 
+    def _repeat(self, call: Callable[[], None], pause_s: float) -> None:
+        self._periodic[call] = self.loop.call_later(pause_s, call)
+
     def _sweep_idle(self) -> None:
         now_s = self.broker.now_s()
         self.log.report(now_s)
@@ -640,7 +639,7 @@ class Server:
             if now_s - connection.active_at_s >= idle_s:
                 peer.disconnect(f"idle for {idle_s:g} s (connections.max.idle.ms)", logging.INFO)
         pause_s = min(max(idle_s / 4, SHORTEST_SWEEP_S), LONGEST_SWEEP_S)
-        self._sweep_timer = self.loop.call_later(pause_s, self._sweep_idle)
+        self._repeat(self._sweep_idle, pause_s)
 
     def _reload_failed(self) -> None:
         try:
@@ -648,7 +647,7 @@ class Server:
             self.flush()
         except Exception:
             logger.exception("loading log partitions again failed")
-        self._reload_timer = self.loop.call_later(RELOAD_S, self._reload_failed)
+        self._repeat(self._reload_failed, RELOAD_S)
 
     def _flush_store(self) -> None:
         store, interval_ms = self.broker.log_store, self.broker.config.log_flush_interval_ms
@@ -663,7 +662,7 @@ class Server:
         except LogStoreError as error:
             logger.error("the log could not be flushed: %s", error)
         pause_s = min(max(pause_ms / 1000, SHORTEST_SWEEP_S), LONGEST_TIMER_S)
-        self._flush_timer = self.loop.call_later(pause_s, self._flush_store)
+        self._repeat(self._flush_store, pause_s)
 
     def _compact(self) -> None:
         pause_s = min(self.broker.config.log_cleaner_backoff_ms / 1000, LONGEST_TIMER_S)
@@ -673,7 +672,7 @@ class Server:
         except Exception:
             # Opening the log partition finishes a replacement of segments.
             logger.exception("compacting the log failed; the next try is in %g s", pause_s)
-        self._compaction_timer = self.loop.call_later(pause_s, self._compact)
+        self._repeat(self._compact, pause_s)
 
 
 def _new_peer(security: Security, listener: str) -> Callable[[Server, str], Peer]:

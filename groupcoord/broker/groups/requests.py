@@ -78,20 +78,14 @@ FetchOffsets = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
 
 
 def names_many(request: OffsetFetch, committed: Committed) -> bool:
-    if len(request.groups) > GROUPS_AT_ONCE:
-        return True
-    for wanted in request.groups:  # no generator, for speed: each fetch runs this
-        topics = wanted.topics
-        if topics is None:
-            if has_many_offsets(committed(wanted.group_id)):
-                return True
-        elif len(topics) + sum([len(topic.partition_indexes) for topic in topics]) > MANY_OFFSETS:
-            return True
-    return False
+    return len(request.groups) > GROUPS_AT_ONCE or any(wants_many(wanted, committed) for wanted in request.groups)
 
 
-def has_many_offsets(committed: OffsetsOfGroup) -> bool:
-    return len(committed) > MANY_OFFSETS or sum(map(len, committed.values())) > MANY_OFFSETS
+def wants_many(wanted: GroupToFetch, committed: Committed) -> bool:
+    if wanted.topics is None:
+        topics = committed(wanted.group_id)
+        return len(topics) > MANY_OFFSETS or sum(map(len, topics.values())) > MANY_OFFSETS
+    return len(wanted.topics) + sum([len(topic.partition_indexes) for topic in wanted.topics]) > MANY_OFFSETS
 
 
 class OffsetFetches:
@@ -116,13 +110,11 @@ class OffsetFetches:
         return OffsetFetchResponse(tuple(groups))
 
     def _fetch_group(self, wanted: GroupToFetch) -> Work[FetchedGroup]:
+        if not wants_many(wanted, self._committed):
+            return (yield from self._fetch(wanted))
         if wanted.topics is None:
-            committed = self._committed(wanted.group_id)
-            if has_many_offsets(committed):
-                return (yield from self._fetch_all(wanted, committed))
-        elif len(wanted.topics) + sum([len(topic.partition_indexes) for topic in wanted.topics]) > MANY_OFFSETS:
-            return (yield from self._fetch_by_topic(wanted, wanted.topics))
-        return (yield from self._fetch(wanted))
+            return (yield from self._fetch_all(wanted, self._committed(wanted.group_id)))
+        return (yield from self._fetch_by_topic(wanted, wanted.topics))
 
     def _fetch(self, wanted: GroupToFetch) -> Work[FetchedGroup]:
         response = yield from self._response_to(evolve(self._request, groups=(wanted,)))
