@@ -111,7 +111,7 @@ class Dispatcher(ABC):
         self.now_s = turns.now_s
         self.start_job: Callable[[Job], None] = do_in_place
         self.interceptor = None
-        # Only large frames can hold many entries; small ones are decoded without a look at the bounds.
+        # Small frames can't hold many entries.
         self.decode_large = partial(decode_bounded, in_steps)
         self._handlers = handlers
 
@@ -140,7 +140,7 @@ class Dispatcher(ABC):
             work: Work[WireResponse | None] = response
             try:
                 awaited = next(work)
-            # Most handlers end at once, and then no turn is needed.
+            # Most handlers end at once.
             except StopIteration as done:
                 response = done.value
             else:
@@ -238,7 +238,7 @@ class Connection:
         self.client_id = ""
         self.on_answer: Callable[[WireResponse], bool] | None = None
         self._work: Work[None] | None = None  # on a long request or response
-        self._awaited: Awaited | None = None  # what the work waits for
+        self._awaited: Awaited | None = None
         self._output: deque[bytes | memoryview] = deque()
         self.output_bytes = 0
         self._is_dirty = False
@@ -254,9 +254,9 @@ class Connection:
         Returns:
             True if the bytes were one request, and no step of it is left.
         """
-        # One clock reading serves both the idle time and the cost.
+        # One clock reading for idle time and cost.
         self.active_at_s = now_s = self._now_s()
-        # Nearly always this is exactly one request, and nothing waits.
+        # Nearly always one request, and nothing waits.
         size = len(data) - SIZE_BYTES
         if (
             self._header is None
@@ -268,13 +268,12 @@ class Connection:
             and not self._is_paused
             and self.closing is None
             and self._work is None
-            # Last, because it starts to measure the cost.
+            # Last, since it starts to measure the cost.
             and self._turns.go_first(self, now_s)
         ):
             # A view saves the copy of a large Produce; small frames are cheaper as bytes.
             self._handle(data[SIZE_BYTES:] if size < LARGE_REQUEST_BYTES else memoryview(data)[SIZE_BYTES:])
             return self._work is None
-        # After the decision to close, further requests are dropped.
         if self.closing is None:
             self._buffer += data
             self._wait_for_turn()
@@ -307,7 +306,7 @@ class Connection:
         output = self._output
         if not output:
             return []
-        # Nearly always: one small response, and no request held back.
+        # Nearly always.
         if len(output) == 1 and self.output_bytes < OUTPUT_LIMIT_BYTES:
             self.output_bytes = 0
             return [output.pop()]
@@ -318,7 +317,7 @@ class Connection:
             size += len(output[0])
             parts.append(output.popleft())
         self.output_bytes -= size
-        # Buffered requests were held back by unsent output.
+        # Unsent output held requests back.
         if was_blocked and self.output_bytes < OUTPUT_LIMIT_BYTES:
             self._wait_for_turn()
         return parts
@@ -367,7 +366,7 @@ class Connection:
     def close(self) -> None:
         """Drop all requests and output, because the peer is gone."""
         self.closing = self.closing or "closed"
-        # A response that the coordinator sends later is then dropped.
+        # Drops a later response of the coordinator.
         self._header = None
         self._buffer.clear()
         self._output.clear()
@@ -388,14 +387,14 @@ class Connection:
             on_answer, self.on_answer = self.on_answer, None
             if on_answer(response):
                 return
-        # A long request may have a long response, which a job encodes.
+        # A job encodes long responses.
         if self._is_long:
             self._is_long = False
             self._work_on(self._write_long(header, response))
             return
         try:
             if self._work is not None or type(response) is FetchResponse:  # work may repeat one part many times
-                # Parts are shared, not joined: records of a log, or one group described many times.
+                # Not joined: records of a log, or one group described many times.
                 self._put_out(encode_response_parts(header, response))
             else:
                 frame = encode_response(header, response)
@@ -421,13 +420,13 @@ class Connection:
     def skip_answer(self) -> None:
         """Complete the current request without a response, which its client does not expect."""
         self._header = None
-        # Otherwise a job would encode the next response, however short.
+        # The next response may be short.
         self._is_long = False
         self.on_answer = None
 
     def go_on(self, request: Any) -> None:
         """Handle a request that an interceptor took, or another one in its place."""
-        # The client may have left while the interceptor held the request.
+        # The client may have left.
         if self._header is None:
             return
         try:
@@ -441,7 +440,7 @@ class Connection:
 
     def answer_later(self, work: Work[WireResponse | None]) -> None:
         """Start work at the connection's next turn."""
-        # Not started here: the caller is in the middle of an append of another connection.
+        # The caller is in the middle of an append of another connection.
         self._work = self._answer_with(work, None)
         self._wait_for_turn()
 
@@ -464,26 +463,25 @@ class Connection:
             self._turns.add(self)
 
     def _can_handle(self) -> bool:
-        # A peer that does not read its responses gets no further ones.
         if self._is_paused or self.closing is not None or self.output_bytes >= OUTPUT_LIMIT_BYTES:
             return False
         if self._work is not None:
             return self._awaited is None
-        # A request that waits for its response holds up the frames behind it.
+        # A waiting request holds up the frames behind it.
         return self._header is None and self._has_frame()
 
     def _has_frame(self) -> bool:
         buffer = self._buffer
         if len(buffer) < SIZE_BYTES:
             return False
-        # An invalid size counts as a frame, so that it is refused at once.
+        # An invalid size is refused at once.
         size = _SIGNED_SIZE_FROM(buffer)[0]
         return len(buffer) - SIZE_BYTES >= size or not 0 <= size <= self._max_request_bytes
 
     def _handle_next(self) -> None:
         buffer = self._buffer
         (size,) = _SIGNED_SIZE_FROM(buffer)
-        # The most frequent causes are clients of another protocol, so the reason names it.
+        # The reason names the other protocol.
         if not 0 <= size <= self._max_request_bytes:
             self.refuse(_bad_size(size, bytes(buffer[:SIZE_BYTES]), self._size_limit()))
             return
@@ -495,7 +493,7 @@ class Connection:
             self._buffer = bytearray()
             self._handle(memoryview(buffer)[SIZE_BYTES:])
             return
-        # A slice of the bytearray itself would be a second copy.
+        # A slice of the bytearray would be a second copy.
         frame = bytes(memoryview(buffer)[SIZE_BYTES:end])
         del buffer[:end]
         self._handle(frame)
@@ -505,7 +503,7 @@ class Connection:
 
     def _handle(self, frame: bytes | memoryview) -> None:
         try:
-            # A large Produce with few partitions is decoded quickly, and needs no job.
+            # A large Produce with few partitions is decoded quickly.
             if len(frame) >= LARGE_REQUEST_BYTES and not names_few(frame):
                 self._work_on(self._read_large(bytes(frame)))
                 return
@@ -528,15 +526,15 @@ class Connection:
     def _work_on(self, work: Work[None]) -> None:
         self._work = work
         if self._is_working:
-            return  # the running work of this connection continues with it
-        # During a turn, the portion of this connection has begun already.
+            return  # the running work continues with it
+        # During a turn, the portion has begun already.
         if not self.is_queued:
             self._turns.begin_portion()
         self._continue_work()
         self._wait_for_turn()
 
     def _answer_with(self, work: Work[WireResponse | None], awaited: Awaited | None) -> Work[None]:
-        # The first step was taken by the caller, which passes what it waits for.
+        # The caller took the first step.
         yield awaited
         self.answer((yield from work))
 
@@ -569,7 +567,7 @@ class Connection:
             self._is_working = False
 
     def _on_awaited(self) -> None:
-        # The connection may be closed by now; then it is not queued.
+        # A closed connection is not queued.
         self._awaited = None
         self._wait_for_turn()
 
@@ -579,7 +577,7 @@ class Connection:
         self._is_long = True
         broker = self._broker
         if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
-            # The interceptor sees the request even if it is refused for too many entries.
+            # The interceptor sees refused requests, too.
             broker.handle(self, refusal or request)
 
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
@@ -593,7 +591,6 @@ class Connection:
             if len(part) <= OUTPUT_PORTION_BYTES:
                 self._output.append(part)
             else:
-                # Slices without a copy.
                 view = memoryview(part)
                 self._output += (
                     view[start : start + OUTPUT_PORTION_BYTES] for start in range(0, len(part), OUTPUT_PORTION_BYTES)
@@ -604,7 +601,7 @@ class Connection:
         work, self._work, self._awaited = self._work, None, None
         # A running generator cannot be closed by what it calls.
         if work is not None and not self._is_working:
-            # Its `finally` blocks drop a job that no thread has started.
+            # Drops a job that no thread has started.
             work.close()
 
 

@@ -45,7 +45,7 @@ class Awaited:
         self.on_done: Callable[[], None] | None = None
 
     def done(self) -> None:
-        # Several events may end one wait: a timer, a change of the log, another partition.
+        # A timer, a change of the log and another partition may end one wait.
         if not self.is_done:
             self.is_done = True
             if self.on_done is not None:
@@ -122,7 +122,7 @@ class Timers(Waker):
 
     def cancel(self, number: int) -> None:
         self._calls.pop(number, None)
-        # Peers can set timers far in the future and leave, so cancelled entries must not pile up.
+        # Peers can set timers far in the future and leave.
         if len(self._heap) > 2 * len(self._calls) + STALE_TIMERS_LIMIT:
             self._heap = [entry for entry in self._heap if entry[1] in self._calls]
             heapify(self._heap)
@@ -135,7 +135,7 @@ class Timers(Waker):
 
     def tick(self, now_ms: int) -> None:
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
-            # Removed before the call, which may cancel its own timer.
+            # Removed first, as the call may cancel its own timer.
             self._calls.pop(heappop(self._heap)[1])()
 
 
@@ -165,9 +165,9 @@ class Job(Awaited):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        # Read once, since the event loop may drop it meanwhile.
+        # The event loop may drop it meanwhile.
         call = self._call
-        # The connection was closed before the thread came to this job.
+        # Its connection was closed.
         if call is None:
             return
         function, arguments = call
@@ -181,7 +181,7 @@ class Job(Awaited):
 
     def result(self) -> Any:
         """Return the function's result, or raise its exception, once."""
-        # The traceback refers to the frames of the job; keeping it would keep their memory.
+        # The traceback would keep the memory of the job's frames.
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -203,7 +203,7 @@ def run_in_executor(function: Callable[..., T], *arguments: Any) -> Work[T]:
     try:
         yield job
     finally:
-        # Also when the generator is closed, because its peer has left.
+        # Also when its peer has left.
         job.drop()
     result: T = job.result()
     return result
@@ -228,7 +228,7 @@ def do_whole(work: Work[T]) -> T:
             return result
         if isinstance(awaited, Job):
             do_in_place(awaited)
-        # Nothing else runs here, so the response would never come.
+        # The response would never come.
         elif awaited is not None and not awaited.is_done:
             raise InvariantError("work that should be done in one go has to wait for an answer")
 
@@ -237,7 +237,7 @@ def do_in_background(work: Work[None], start_job: Callable[[Job], None]) -> None
     """Run work that no connection waits for, and that raises nothing; it resumes when the awaited
     result is available.
     """
-    # A generator that is resumed here continues after its last yield.
+    # A resumed generator continues after its last yield.
     for awaited in work:
         if isinstance(awaited, Job):
             start_job(awaited)
@@ -249,7 +249,7 @@ def do_in_background(work: Work[None], start_job: Callable[[Job], None]) -> None
 def portions(entries: Sequence[E], size: int = PORTION) -> Sequence[Sequence[E]]:
     """Divide entries into portions of a size; few entries are returned as one portion, unchanged."""
     if len(entries) <= size:
-        # The same object: callers test it with `is`, and then do not yield.
+        # Callers test identity, and then do not yield.
         return (entries,)
     return [entries[start : start + size] for start in range(0, len(entries), size)]
 
@@ -346,8 +346,8 @@ class Turns:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
-        self._until_s = 0.0  # end of the current portion
-        # First new requests, then unfinished ones, each by the recent cost of their connections.
+        self._until_s = 0.0
+        # New requests, then unfinished ones, each by recent cost.
         self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(2 * _LEVEL_COUNT))
         self._end_s = 0.0
         self._first: TakesTurns | None = None
@@ -360,16 +360,16 @@ class Turns:
         """Return whether a request that has just arrived is handled without queueing; its cost counts from now on."""
         first = self._first
         if first is not None:
-            # Charged at the next arrival, which saves a clock reading per request.
+            # Saves a clock reading per request.
             first.cost_s += now_s - self._first_s
         if now_s >= self._end_s:
-            # Once per turn: responses of the requests so far are sent before others are handled.
+            # Once per turn, responses are sent before others are handled.
             if self._end_s:
                 self.is_over = True
                 self._first = None
                 return False
             self._end_s = now_s + TURN_S
-        # Others wait, and this client has been expensive lately: it queues behind the cheap ones.
+        # Expensive clients queue behind cheap ones.
         if self.waiting and self._level(who, now_s):
             self._first = None
             return False
@@ -381,7 +381,6 @@ class Turns:
         self._until_s = self.now_s() + PORTION_S
 
     def is_time_up(self) -> bool:
-        """Return whether the current work should yield to others."""
         return self.now_s() >= self._until_s
 
     def add(self, who: TakesTurns) -> None:
@@ -403,11 +402,11 @@ class Turns:
         if self.waiting:
             self._promote(now_s)
             end_s = start_s + TURN_S
-            # Event loops may accept one connection at a time, so a short turn lets the next ones in.
+            # A short turn lets further connections in.
             levels = self._levels[:1] if self.has_newcomer else self._levels
             while now_s < end_s and (level := next(filter(None, levels), None)):
                 now_s = self._run_next(level, now_s)
-        # 0: the next request to arrive begins a turn of its own.
+        # The next request to arrive begins a turn.
         self._end_s = 0.0
         self.is_over = False
         self.has_newcomer = False
@@ -418,19 +417,18 @@ class Turns:
         self._until_s = start_s + PORTION_S
         has_more = who.take_turn()
         now_s = self.now_s()
-        # Before the addition, so that the new cost counts in full.
+        # The new cost counts in full.
         self._forget_cost(who, now_s)
         who.cost_s += now_s - start_s
-        # Only after its turn, during which it must not queue itself.
+        # During its turn it must not queue itself.
         who.is_queued = False
         self.waiting -= 1
         if has_more:
-            # Unfinished requests wait behind all new ones.
             self._add(who, now_s, _LEVEL_COUNT)
         return now_s
 
     def _level(self, who: TakesTurns, now_s: float) -> int:
-        # The common case, without computing a power.
+        # Nearly always.
         if who.cost_s <= LEVELS_S[0]:
             return 0
         self._forget_cost(who, now_s)
@@ -448,13 +446,13 @@ class Turns:
                 continue
             who = level[0]
             better = levels[number - number % _LEVEL_COUNT + self._level(who, now_s)]
-            # Costs fall while connections wait, but the queues are filled by the cost at queueing time.
+            # Costs fall while connections wait.
             if better is not level:
                 better.append(level.popleft())
             elif number and who.queued_at_s <= eldest_s:
                 eldest, eldest_s = level, who.queued_at_s
         if eldest is not levels[0]:
-            # Not the first: cheap requests must not wait behind a portion of long work in every turn.
+            # Cheap requests must not wait behind a portion of long work in every turn.
             levels[0].insert(1, eldest.popleft())
 
 
@@ -473,7 +471,7 @@ class Background:
     def take_turn(self) -> bool:
         for awaited in self._work:
             if awaited is not None and not awaited.is_done:
-                # Queued again by the event, so waiting costs no turns.
+                # Waiting costs no turns.
                 awaited.on_done = self.begin
                 return False
             if self._turns.is_time_up():
@@ -507,7 +505,7 @@ def decode_bounded(
     """Decode a request, with its refusal if it has too many entries."""
     header, request = decode_request(frame, client_host)
     limit = entry_limit(type(request), in_portions)
-    # Answered: the decoder has refused the request already.
+    # Answered: the decoder refused it.
     if limit is None or isinstance(request, Answered) or not holds_more(request, limit):
         return header, request, None
     error_code = _ERRORS.get(type(request), ErrorCode.INVALID_REQUEST)
@@ -516,27 +514,27 @@ def decode_bounded(
 
 
 def holds_more(request: Any, limit: int) -> bool:
-    # Lazy, so that counting ends at the limit.
+    # Counting ends at the limit.
     counts = accumulate(len(array) for array in arrays_of(request))
     return any(count > limit for count in counts)
 
 
 def arrays_of(value: Any) -> Iterator[Any]:
     """Yield the arrays of a request, at any depth; of offset columns only one."""
-    # A stack, not recursion: the peer decides on the depth.
+    # Not recursive: the peer decides on the depth.
     waiting = [value]
     while waiting:
         value = waiting.pop()
         if isinstance(value, OffsetColumns):
-            # Its columns have the same length: one entry for each partition.
+            # All columns have the same length.
             yield value[0]
-        # Exact types: a named tuple is an entry with fields, not an array.
+        # A named tuple is an entry with fields.
         elif type(value) in (tuple, list):
             yield value
-            # Entries of an array have one type, so the first decides.
+            # Entries have one type.
             if value and not isinstance(value[0], (str, int, bytes)):
                 waiting += value
-        elif isinstance(value, tuple):  # a named tuple
+        elif isinstance(value, tuple):
             waiting += (each for each in value if not isinstance(each, (str, int, bytes)))
         elif hasattr(value, "__attrs_attrs__"):
             fields = (getattr(value, each.name) for each in value.__attrs_attrs__)
