@@ -206,7 +206,7 @@ class Parts:
         self.notices = Notices(self.topics, self.now_s)
         self.shared_documents = self._make_shared_documents()
         self.topic_requests = self._make_topic_requests()
-        # Before the coordinator: its owner functions look the topic up.
+        # The coordinator's owner functions look the topic up.
         self._ensure_offsets_topic()
         # Some parts and the coordinator need each other, so lambdas look up those made later.
         self.internal_topics = LateCreations(
@@ -215,7 +215,7 @@ class Parts:
             self._create_internal_topics,
             lambda answer: self.coordinator.found_out(answer),
         )
-        # Before the coordinator, whose ServerShareHost takes it.
+        # ServerShareHost takes it.
         self.share = self.nodes.share_coordination(self.config, self.clock, self.data.whole, self.authorize)
         self.coordinator = self._make_coordinator()
         self.loading = Reloading(self.coordinator, self.clock)
@@ -292,7 +292,7 @@ class Parts:
             new_member_id=self.new_member_id,
             new_uuid=self.new_uuid,
             authorize=self.authorize,
-            # The transaction coordinator is made later, from this coordinator.
+            # The transaction coordinator is made later.
             verify_transaction=lambda request: self.transactions.verify_commit(request),
         )
         coordinator.serve(self.administered.features.served_protocols(self.config))
@@ -340,13 +340,12 @@ class Parts:
 
     def _share_answered(self, found: ShareCoordinatorAnswered) -> None:
         self.coordinator.found_out(found)
-        # May come outside of a dispatch, which would deliver them.
+        # Not always within a dispatch, which would deliver them.
         deliver_replies(self.coordinator)
 
     def reload_shared(self) -> None:
         if self.shared_documents is None:
             return
-        # To notify of the topics that other nodes have changed.
         before = list(self.topics)
         self.shared_documents.reload()
         self.topic_requests.reloaded(before)
@@ -526,7 +525,7 @@ class Parts:
         )
 
     def _produce(self, connection: Connection, request: Produce) -> WireResponse | Work[WireResponse | None] | None:
-        # Imported with the first Produce, since a server may never read a batch.
+        # A server may never read a batch.
         from groupcoord.broker.records.produce import ProduceRequests
 
         # A single node is never the wrong leader.
@@ -543,7 +542,6 @@ class Parts:
     def _update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
         node_id, features = self.node_for(connection).node_id, self.administered.features
         response = yield from answer_update_features(request, features, node_id, connection.permissions)
-        # All nodes of this process follow the new levels at once.
         for coordinator in self.nodes.coordinators.values():
             coordinator.serve(features.served_protocols(coordinator.config))
         return response

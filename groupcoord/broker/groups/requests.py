@@ -127,11 +127,11 @@ class OffsetFetches:
         topics: dict[str | None, tuple[FetchedTopic, _Gathered]] = {}
         for portion in self._portions(committed):
             found = yield from self._fetch(evolve(wanted, topics=portion))
-            # Between two portions the member may have left or been fenced.
+            # The member may have left or been fenced.
             if found.error_code is not ErrorCode.NONE:
                 return found
             for topic in found.topics:
-                # Offsets may be deleted between two portions, as if the fetch had come later.
+                # As if the fetch had come later, offsets may be deleted between two portions.
                 present = _present(fetched_offsets(topic.partitions))
                 if len(present):
                     topics.setdefault(topic.name, (topic, _Gathered()))[1].add(present)
@@ -144,14 +144,14 @@ class OffsetFetches:
         portion: list[TopicToFetch] = []
         room = MANY_OFFSETS
         for name in tuple(committed):
-            # A live view: the topic may be gone since the names were listed.
+            # The topic may be gone since the names were listed.
             indexes = tuple(committed.get(name, ()))
             start = 0
             while start < len(indexes):
                 part = indexes[start : start + room]
                 if not self._request.uses_topic_ids:
                     portion.append(TopicToFetch(name, part))
-                # As in Kafka, a topic without an id is omitted where ids are used.
+                # As in Kafka, topics without an id are omitted.
                 elif (topic := self._topics.get(name)) is not None:
                     portion.append(TopicToFetch(None, part, topic.topic_id))
                 start += len(part)
@@ -170,7 +170,7 @@ class OffsetFetches:
         for topic in topics:
             gathered = _Gathered()
             named = topic.partition_indexes
-            # Without a partition nothing shows whether the topic is refused, so any is named.
+            # Any partition shows whether the topic is refused.
             to_read = named or ANY_PARTITION
             for indexes in portions(to_read, MANY_OFFSETS):
                 some = TopicToFetch(topic.name, tuple(indexes), topic.topic_id)
@@ -181,7 +181,7 @@ class OffsetFetches:
                     gathered.add(fetched_offsets(fetched.partitions))
                 yield None
             partitions = gathered.whole()
-            # These errors concern the topic, so all its partitions have them.
+            # These errors concern the topic.
             is_refused = partitions.error_codes is not None and partitions.error_codes[0] in REFUSED_TOPICS
             answered = FetchedTopic(topic.name, topic.topic_id, partitions if named else ())
             # KafkaApis appends topics with authorization errors behind the others.
@@ -254,7 +254,6 @@ class GroupRequests:
 
     def _response_to(self, connection: Connection, request: Any) -> Work[Any]:
         answer = Answer()
-        # The response may have to wait for the log.
         connection.submit(request, answer)
         if not answer.is_done:
             yield answer
@@ -319,7 +318,7 @@ class GroupRequests:
 
     def list_groups(self, connection: Connection, request: ListGroups) -> Work[WireResponse | None]:
         response: WireResponse = yield from self._response_to(connection, request)
-        # The response may be large, so others have their turn first.
+        # Others have their turn before a large response.
         yield None
         return response
 
@@ -376,7 +375,7 @@ class GroupRequests:
         return DescribeShareGroupOffsetsResponse(tuple((yield from _each_once(request.groups, describe))))
 
     def delete_groups(self, connection: Connection, request: DeleteGroups) -> Work[WireResponse | None]:
-        # In one step their tombstones can share an append.
+        # Their tombstones can share an append.
         if len(request.group_ids) <= FEW_GROUPS:
             whole: DeleteGroupsResponse = yield from self._response_to(connection, request)
             return whole
@@ -502,7 +501,7 @@ class Reloading:
             LoadError: none of them could be loaded.
         """
         causes: dict[int, Exception] = {}
-        # Loading creates millions of objects and no garbage; the collector would visit them again and again.
+        # Loading creates millions of objects and no garbage.
         with collector_paused():
             for partition, leader_epoch in leader_epochs.items():
                 try:
@@ -519,19 +518,19 @@ class Reloading:
         """Load failed log partitions that are due, and log append failures."""
         self._append_failures.report()
         now_ms = self._clock.now_ms()
-        # A file may disappear without an append that notices.
+        # A file may disappear without a failed append.
         self._fail_unreadable(now_ms)
         self._log.report(now_ms / 1000)
         for partition in range(self._count):
             if self._coordinator.status(partition) is not PartitionStatus.FAILED:
                 continue
-            # None for a partition that failed while it was served: loaded at once.
+            # None: failed while it was served, so it is loaded at once.
             failure = self._failures.get(partition)
             if failure is not None and now_ms < failure.retry_ms:
                 continue
             try:
                 with collector_paused():
-                    # No epoch: after a failure any is accepted, and the newest is kept.
+                    # After a failure any epoch is accepted, and the newest is kept.
                     self._coordinator.load(partition)
             except LoadError as error:
                 self._failed(partition, error.causes[partition])
@@ -549,7 +548,7 @@ class Reloading:
 
     def _failed(self, partition: int, cause: Exception) -> None:
         message, before = str(cause), self._failures.get(partition)
-        # Once per reason, since retries never end.
+        # Retries never end.
         if before is None or before.message != message:
             logger.error("log partition %d can't be loaded, its groups are not served: %s", partition, message)
         pause_ms = FIRST_PAUSE_MS if before is None else min(2 * before.pause_ms, LONGEST_PAUSE_MS)
