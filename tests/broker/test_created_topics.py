@@ -34,7 +34,7 @@ def broker(denied: Denied | None = None, **settings: object) -> Broker:
 
 
 def ask(broker: Broker, *names: str, allows: bool = True) -> dict[str | None, str]:
-    connection = FakeConnection()
+    connection = FakeConnection(broker)
     request = Metadata(tuple(map(TopicReference, names)), allow_auto_topic_creation=allows)
     broker.handle(connection, request)  # type: ignore[arg-type]
     return {topic.name: topic.error_code.name for topic in connection.answers[0].topics}
