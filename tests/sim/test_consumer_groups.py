@@ -311,7 +311,7 @@ def test_targets_that_are_uneven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_partition_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that hands a partition on before it was given back is caught."""
-    monkeypatch.setattr(_Reconciliation, "_free", lambda self, topic_id, partitions: partitions)
+    monkeypatch.setattr(_Reconciliation, "owner_epochs", property(lambda self: {}, lambda self, epochs: None))
     monkeypatch.setattr(ConsumerGroup, "check", lambda self: None)
 
     with pytest.raises(LawBrokenError, match=r"is of '.*' and '|is given|which others can be given"):
