@@ -60,7 +60,7 @@ def explore(
     Exit status: 0 if every law holds, 1 if not, 2 if the command cannot be carried out.
     """
     from groupcoord.testing.exploring.scope import NAMED, HistoryError
-    from groupcoord.testing.exploring.story import tell_story
+    from groupcoord.testing.exploring.story import draw_story
 
     if scopes:
         for name, scope in NAMED.items():
@@ -72,7 +72,7 @@ def explore(
             return
         scope = _scope(what, protocol, dynamic, static, faults)
         found = _search(scope, depth, cpu, jobs, as_json=as_json)
-        stories = [tell_story(violation.trace) for violation in found.violations]
+        stories = [draw_story(violation.trace) for violation in found.violations]
     except HistoryError as error:
         raise CommandError(error) from None
     _end(found, as_json=as_json)
@@ -113,9 +113,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _replayed(path: Path) -> Story:
     from groupcoord.testing.exploring.scope import Trace
-    from groupcoord.testing.exploring.story import tell_story
+    from groupcoord.testing.exploring.story import draw_story
 
-    return tell_story(Trace.of(_read(path)))
+    return draw_story(Trace.of(_read(path)))
 
 
 def _in_words(scope: Scope) -> str:

@@ -74,14 +74,14 @@ def log_in(stream: Stream, properties: ClientProperties) -> None:
     mechanism = properties.sasl_mechanism
     frames = Frames(stream, lambda: time.monotonic() * 1000)
     try:
-        handshake = _ask(frames, "SaslHandshake", 1, {"mechanism": mechanism})
+        handshake = _call(frames, "SaslHandshake", 1, {"mechanism": mechanism})
         if handshake["error_code"] != "NONE":
             offered = ", ".join(handshake["mechanisms"]) or "none"
             raise LoginFailedError(f"the server refuses {mechanism}; it has {offered}")
         exchange = sasl_exchange(mechanism, properties.credentials)
         token = next(exchange)
         while token is not None:
-            answered = _ask(frames, "SaslAuthenticate", 2, {"auth_bytes": {"hex": token.hex()}})
+            answered = _call(frames, "SaslAuthenticate", 2, {"auth_bytes": {"hex": token.hex()}})
             if answered["error_code"] != "NONE":
                 words = answered["error_message"] or answered["error_code"]
                 raise LoginFailedError(f"the server refuses the log-in: {words}")
@@ -92,7 +92,7 @@ def log_in(stream: Stream, properties: ClientProperties) -> None:
         raise ConnectionClosedError(f"the log-in failed: {error}") from error
 
 
-def _ask(frames: Frames, api: str, version: int, body: dict[str, Plain]) -> Any:
+def _call(frames: Frames, api: str, version: int, body: dict[str, Plain]) -> Any:
     frames.send(encode_request(api, version, 0, _CLIENT_ID, body))
     answered = frames.receive(_TIMEOUT_MS)
     if answered is None:
@@ -213,7 +213,7 @@ def listed_apis(client: Client) -> dict[str, tuple[int, int]]:
     }
 
 
-def ask_facts(server: Server, keys: Collection[str], own_settings: Mapping[str, str]) -> ServerFacts:
+def query_facts(server: Server, keys: Collection[str], own_settings: Mapping[str, str]) -> ServerFacts:
     """Query the APIs of a server, and the settings ``keys``; ``own_settings`` override the server's."""
     with open_client(server) as client:
         apis = listed_apis(client)
@@ -222,22 +222,22 @@ def ask_facts(server: Server, keys: Collection[str], own_settings: Mapping[str, 
     if "DescribeConfigs" not in apis:
         return ServerFacts(apis, own_settings, "it does not list DescribeConfigs")
     try:
-        found, why_unknown = _ask_settings(server, keys)
+        found, why_unknown = _query_settings(server, keys)
     except _NO_ANSWER as error:
         found, why_unknown = {}, f"DescribeConfigs: {error}"
     return ServerFacts(apis, {**found, **own_settings}, why_unknown)
 
 
-def ask_topics(client: Client) -> dict[str, int]:
+def list_topics(client: Client) -> dict[str, int]:
     answered = client.ask("Metadata", 4, {"topics": None, "allow_auto_topic_creation": False})["topics"]
     return {topic["name"]: len(topic["partitions"]) for topic in answered}
 
 
-def ask_groups(client: Client) -> set[str]:
+def list_groups(client: Client) -> set[str]:
     return {group["group_id"] for group in client.ask("ListGroups", 4, {"states_filter": []})["groups"]}
 
 
-def _ask_settings(server: Server, keys: Collection[str]) -> tuple[dict[str, str], str]:
+def _query_settings(server: Server, keys: Collection[str]) -> tuple[dict[str, str], str]:
     with open_client(server) as client:
         # Any broker suffices: group settings should be equal in a cluster.
         query = {"topics": [], "allow_auto_topic_creation": False}

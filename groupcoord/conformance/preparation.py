@@ -13,8 +13,8 @@ from groupcoord.conformance.client import (
     Client,
     NoResponseError,
     ServerFacts,
-    ask_groups,
-    ask_topics,
+    list_groups,
+    list_topics,
     listed_apis,
     open_client,
 )
@@ -75,8 +75,8 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
             answered = client.ask("Metadata", 12, query)
             known = [topic for topic in answered["topics"] if topic["name"] in names and _is_ready(topic)]
             # A broker may know the leader of a partition before it leads.
-            asks_leader = answers_offsets and len(answered["brokers"]) == 1
-            if len(known) == len(names) and (not asks_leader or _lead(client, known)):
+            needs_leader = answers_offsets and len(answered["brokers"]) == 1
+            if len(known) == len(names) and (not needs_leader or _lead(client, known)):
                 break
     return known
 
@@ -304,7 +304,7 @@ class Cleaner:
         return False
 
     def _delete_groups(self, client: Client) -> list[str]:
-        own = sorted({*self.group_ids, *self.named_groups, *filter(self._is_own, ask_groups(client))})
+        own = sorted({*self.group_ids, *self.named_groups, *filter(self._is_own, list_groups(client))})
         for group_id, error in _delete_groups(client, own):
             if error == "NON_EMPTY_GROUP":
                 self._remove_members(client, group_id)
@@ -342,7 +342,7 @@ class Cleaner:
         return left
 
     def _delete_topics(self, client: Client) -> list[str]:
-        new = ask_topics(client).keys() - set(self.topics_before)
+        new = list_topics(client).keys() - set(self.topics_before)
         own = sorted(name for name in new if name in self.topics or self._is_own(name))
         if not own:
             return []

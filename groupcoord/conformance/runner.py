@@ -14,7 +14,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from attrs import evolve, field, frozen
 
-from groupcoord.conformance.client import BROKER_RESOURCE, ServerFacts, ask_facts, ask_groups, ask_topics, open_client
+from groupcoord.conformance.client import (
+    BROKER_RESOURCE,
+    ServerFacts,
+    list_groups,
+    list_topics,
+    open_client,
+    query_facts,
+)
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.execution import TROUBLE, replay
 from groupcoord.conformance.preparation import Cleaner, find_nodes, group_ids
@@ -79,13 +86,13 @@ def needed_keys(transcripts: Iterable[Transcript]) -> set[str]:
 
 def topics_made_by(transcript: Transcript) -> set[str]:
     """Return the topics that a transcript prepares, creates, or lets Metadata create automatically."""
-    asked = (
+    named = (
         topic.get("name")
         for step in _sends(transcript)
         if step.api in ("CreateTopics", "Metadata")
         for topic in step.body.get("topics") or ()
     )
-    return {*transcript.topics, *(name for name in asked if name is not None)}
+    return {*transcript.topics, *(name for name in named if name is not None)}
 
 
 def groups_named_by(transcript: Transcript) -> set[str]:
@@ -260,7 +267,7 @@ class _Run:
         self._prefix = prefix
         self._cleans = cleans and target.own_settings is not None
         self._on_facts = on_facts
-        self._asked_for = frozenset(key for key in keys if not target.sets(key))
+        self._queried = frozenset(key for key in keys if not target.sets(key))
         self.facts: ServerFacts | None = None
         self.left_behind: list[str] = []
 
@@ -294,11 +301,11 @@ class _Run:
         cleaner: Cleaner | None = None
         try:
             try:
-                facts = self._ask_facts(server)
-                topics, groups = self._ask_what_is_there(server)
+                facts = self._query_facts(server)
+                topics, groups = self._list_existing(server)
                 cleaner = Cleaner(server, facts, topics) if self._cleans else None
             except TROUBLE as error:
-                yield from (_unasked(transcript, error) for transcript in transcripts)
+                yield from (_not_run(transcript, error) for transcript in transcripts)
                 return
             yield from self._play_all(transcripts, _Stage(server, facts, topics, groups, cleaner))
         finally:
@@ -333,19 +340,19 @@ class _Run:
             if transcript.restarts:
                 yield self._replay(transcript, stage)
 
-    def _ask_facts(self, server: Server) -> ServerFacts:
-        facts = ask_facts(server, self._asked_for, self._target.own_settings or {})
+    def _query_facts(self, server: Server) -> ServerFacts:
+        facts = query_facts(server, self._queried, self._target.own_settings or {})
         if self.facts is None:
             self.facts = facts
             if self._on_facts is not None:
                 self._on_facts(facts)
         return facts
 
-    def _ask_what_is_there(self, server: Server) -> tuple[Mapping[str, int], Collection[str]]:
+    def _list_existing(self, server: Server) -> tuple[Mapping[str, int], Collection[str]]:
         if self._target.own_settings is None:
             return {}, ()
         with open_client(server) as client:
-            return ask_topics(client), ask_groups(client)
+            return list_topics(client), list_groups(client)
 
     def _replay(self, transcript: Transcript, stage: _Stage) -> Outcome:
         started = time.monotonic()
@@ -354,7 +361,7 @@ class _Run:
         try:
             reason = self._why_skipped(transcript, stage)
         except TROUBLE as error:
-            return _unasked(transcript, error)
+            return _not_run(transcript, error)
         if reason:
             return Outcome(transcript, Verdict.SKIPPED, reason=reason)
         if stage.cleaner is not None:
@@ -408,7 +415,7 @@ def _not_started(transcript: Transcript, error: Exception) -> Outcome:
     return Outcome(transcript, Verdict.FAILED, Failure(0, "start of the server", str(error)))
 
 
-def _unasked(transcript: Transcript, error: Exception) -> Outcome:
+def _not_run(transcript: Transcript, error: Exception) -> Outcome:
     return Outcome(transcript, Verdict.FAILED, Failure(0, "asking the server about itself", str(error)))
 
 

@@ -251,7 +251,7 @@ _KILL_TIMEOUT_SECONDS = 10.0
 _LOG_TAIL_BYTES = 2000
 _PLACEHOLDERS = ("port", "dir", "sets", "nodes")
 _IN_SETTINGS = ("key", "value")
-_USUAL_WORDS: Mapping[str, str] = {"*": "--set {key}={value}"}
+_USUAL_ARGUMENTS: Mapping[str, str] = {"*": "--set {key}={value}"}
 
 
 class ServerDiedError(TargetError):
@@ -296,7 +296,7 @@ class LaunchTarget:
     ) -> None:
         names = placeholders_in(command, _PLACEHOLDERS)
         self._words = shlex.split(command)
-        self._words_for = _USUAL_WORDS if words_for is None else words_for
+        self._words_for = _USUAL_ARGUMENTS if words_for is None else words_for
         self._servers: list[LaunchedServer] = []
         self.tolerance = tolerance
         for words in self._words_for.values():
@@ -330,13 +330,13 @@ class LaunchTarget:
 
     def start(self, settings: Settings, nodes: int = 1) -> LaunchedServer:
         """Start a server and wait until it listens; retry twice on other ports if it ends."""
-        words = self._settings_in_words(settings)
+        words = self._setting_arguments(settings)
         for _ in range(_STARTS - 1):
             with suppress(ServerDiedError):
                 return LaunchedServer(self._words, words, self._servers, nodes)
         return LaunchedServer(self._words, words, self._servers, nodes)
 
-    def _settings_in_words(self, settings: Settings) -> list[str]:
+    def _setting_arguments(self, settings: Settings) -> list[str]:
         return [
             word.format(key=key, value=value)
             for key, value in settings.items()

@@ -337,11 +337,11 @@ def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable])
     Raises:
         LawBrokenError: it does not hold.
     """
-    tokens, asked = coordinator.waiting_tokens(), list(outstanding)
-    distinct = set(asked)
-    if len(tokens) == len(asked) == len(distinct) and distinct == set(tokens):
+    tokens, expected_tokens = coordinator.waiting_tokens(), list(outstanding)
+    distinct = set(expected_tokens)
+    if len(tokens) == len(expected_tokens) == len(distinct) and distinct == set(tokens):
         return
-    waiting, expected = Counter(tokens), Counter(asked)
+    waiting, expected = Counter(tokens), Counter(expected_tokens)
     require(
         waiting == expected,
         f"requests without a response: {list((expected - waiting).elements())}; "

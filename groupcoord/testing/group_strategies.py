@@ -223,18 +223,18 @@ def _session_epochs(first: int) -> Strategy[int]:
 def _topics(max_size: int, *, may_renew: bool) -> Strategy[tuple[TopicIdEntry[ShareFetchPartition], ...]]:
     highest = AcknowledgeType.RENEW if may_renew else AcknowledgeType.REJECT
     kinds = st.lists(st.integers(AcknowledgeType.GAP, highest), min_size=1, max_size=max_size)
-    said = st.tuples(st.integers(0, _PARTITIONS_MAX), kinds, st.booleans())
+    acknowledged = st.tuples(st.integers(0, _PARTITIONS_MAX), kinds, st.booleans())
     partition = st.builds(
-        ShareFetchPartition, st.integers(0, _PARTITIONS_MAX), st.lists(said, max_size=max_size).map(_batches)
+        ShareFetchPartition, st.integers(0, _PARTITIONS_MAX), st.lists(acknowledged, max_size=max_size).map(_batches)
     )
     partitions = st.lists(partition, min_size=1, max_size=max_size, unique_by=lambda each: each.partition_index)
     topic = st.builds(TopicIdEntry, st.uuids(), partitions.map(tuple))
     return st.lists(topic, max_size=max_size, unique_by=lambda each: each.topic_id).map(tuple)
 
 
-def _batches(said: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBatch, ...]:
+def _batches(acknowledged: list[tuple[int, list[int], bool]]) -> tuple[AcknowledgementBatch, ...]:
     batches, offset = [], 0
-    for skipped, kinds, is_same in said:
+    for skipped, kinds, is_same in acknowledged:
         first = offset + skipped
         offset = first + len(kinds)
         batches.append(AcknowledgementBatch(first, offset - 1, tuple(kinds[:1] if is_same else kinds)))

@@ -195,8 +195,10 @@ class NodesUnderTest:
                 sockets.append({name: stack.enter_context(bound_socket(place)) for name, place in own.items()})
             stack.pop_all()
         ports = (next(iter(own.values())).getsockname()[1] for own in sockets)
-        told = [self._advertised_port + number if self._advertised_port else port for number, port in enumerate(ports)]
-        nodes = [Node(node_id, HOST, port) for node_id, port in zip(self.node_ids, told, strict=True)]
+        advertised = [
+            self._advertised_port + number if self._advertised_port else port for number, port in enumerate(ports)
+        ]
+        nodes = [Node(node_id, HOST, port) for node_id, port in zip(self.node_ids, advertised, strict=True)]
         return NodeServers(self._opened, self.clock, nodes, sockets, self._make_broker)
 
     def _opened(self) -> Storage:
@@ -588,10 +590,10 @@ class ServerThread(FaultWords, Assertions):
         Args:
             after: report only requests with a larger number, and the groups that they name.
         """
-        tells_nodes = len(self._cluster.node_ids) > 1
+        shows_nodes = len(self._cluster.node_ids) > 1
         requests = self.requests.after(after)
         group_ids = {group_id for request in requests for group_id in request.group_ids} if after else None
-        report = partial(report_on, requests=requests, log_lines=self._log_tap.lines(), tells_nodes=tells_nodes)
+        report = partial(report_on, requests=requests, log_lines=self._log_tap.lines(), shows_nodes=shows_nodes)
         if self._thread is None:
             return report(None, faults=list(map(str, self._cluster.rules.all())))
         return self.control(

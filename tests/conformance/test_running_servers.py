@@ -11,7 +11,7 @@ import trustme
 from groupcoord import cli
 from groupcoord.config.client_properties import ClientProperties
 from groupcoord.conformance import AddressTarget, Outcome, Report, Transcript, Verdict, load_transcripts, run
-from groupcoord.conformance.client import ask_topics, open_client
+from groupcoord.conformance.client import list_topics, open_client
 from groupcoord.conformance.runner import topics_made_by, unmet_settings
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError, TargetError
@@ -60,7 +60,7 @@ def left_on(server: ServerThread) -> tuple[set[str], list[str]]:
     host, _, port = server.bootstrap.rpartition(":")
     with open_client(SocketServer(host, int(port))) as client:
         groups = client.ask("ListGroups", 4, {"states_filter": []})["groups"]
-        return {name for name in ask_topics(client) if name[:2] != "__"}, [group["group_id"] for group in groups]
+        return {name for name in list_topics(client) if name[:2] != "__"}, [group["group_id"] for group in groups]
 
 
 def test_what_needs_other_settings_is_skipped(server: ServerThread) -> None:

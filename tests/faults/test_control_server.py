@@ -24,7 +24,7 @@ from groupcoord.conformance.sockets import FreePorts
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 from groupcoord.testing.faults import control_server
-from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, QUESTIONS, TYPES, WORDS, ControlServer
+from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, COMMANDS, QUERIES, TYPES, ControlServer
 from groupcoord.testing.server import NodesUnderTest
 from tests.broker.driving import wire_frame
 from tests.broker.wire_world import HEARTBEAT
@@ -305,6 +305,6 @@ def test_rules_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_argument_has_a_type() -> None:
-    taken = {name for word in (*WORDS.values(), *QUESTIONS.values()) for name in signature(word).parameters} - {"self"}
+    taken = {name for word in (*COMMANDS.values(), *QUERIES.values()) for name in signature(word).parameters} - {"self"}
 
     assert taken == TYPES.keys()

@@ -119,7 +119,7 @@ class ScriptedClient:
         self._connection: SimulatedConnection | None = None
         self._kept: dict[int, SimulatedConnection] = {}
         self._request: Request | None = None
-        self._asked: Ask | None = None
+        self._query: Ask | None = None
         self._step = 0
         if group is not None:
             group.scripted_clients += 1
@@ -154,7 +154,7 @@ class ScriptedClient:
         elif step.group_id is None:
             self._send(step.request, mixed(self._key, self._stage.scheduler.time_ms))  # to a pseudo-random node
         else:
-            self._asked = step
+            self._query = step
             search = FindCoordinator(CoordinatorType.GROUP, (step.group_id,))
             self._send(search, mixed(self._key, self._stage.scheduler.time_ms))
 
@@ -187,15 +187,15 @@ class ScriptedClient:
             self._connection = None
         else:
             self._hang_up()
-        asked, self._asked = self._asked, None
-        if asked is None:
+        query, self._query = self._query, None
+        if query is None:
             self._go_on(response)
             return
         assert isinstance(response, FindCoordinatorResponse)
         (found,) = response.coordinators
         if found.error_code is ErrorCode.NONE:
             self._step += 1  # the timeout of the lookup no longer applies
-            self._send(asked.request, found.node.node_id - 1)
+            self._send(query.request, found.node.node_id - 1)
         else:
             self._go_on(None)
 
@@ -207,7 +207,7 @@ class ScriptedClient:
 
     def _lose(self) -> None:
         self._hang_up()
-        self._asked = None
+        self._query = None
         self._go_on(None)
 
     def _hang_up(self) -> None:

@@ -224,7 +224,7 @@ class _Worker:
         self, node_id: int, partitions: frozenset[SharePartitionKey]
     ) -> Generator[AskNode | Pause, Response | None, Outcomes]:
         session, workers = self.sessions.setdefault(node_id, _Session()), self.workers
-        said, session.outcomes = session.outcomes, {}
+        outcomes, session.outcomes = session.outcomes, {}
         request = ShareFetch(
             workers.group,
             self._member_id,
@@ -234,7 +234,7 @@ class _Worker:
             MAX_BYTES,
             workers.max_records,
             workers.max_records,
-            _topics(said, partitions - session.partitions),
+            _topics(outcomes, partitions - session.partitions),
             _forgotten(session.partitions - partitions),
             int(workers.is_limit),
         )
@@ -248,7 +248,7 @@ class _Worker:
         for topic in answer.responses:
             for data in topic.partitions:
                 key = SharePartitionKey(workers.group, topic.topic_id, data.partition_index)
-                self._note_acknowledged(key, said.get(key, {}), data.acknowledge_error_code)
+                self._note_acknowledged(key, outcomes.get(key, {}), data.acknowledge_error_code)
                 for first, last, count in data.acquired_records:
                     for offset in range(first, last + 1):
                         self.records.delivered(key, offset, count, self._now_ms)

@@ -268,8 +268,8 @@ class SharedWay:
             self._scheduler.at(self._arrival_ms(key), self._rank, self._beat_arrives, (due, content))
         self._scheduler.at(now_ms + self._slots.options.dead_ms, self._rank, self._beat_is_given_up, due[0])
 
-    def _beat_arrives(self, said: tuple[tuple[int, int, int], bytes]) -> None:
-        (number, began_ms, key), content = said
+    def _beat_arrives(self, beat: tuple[tuple[int, int, int], bytes]) -> None:
+        (number, began_ms, key), content = beat
         beats = self._slots.beat(self._name, content)
         if not self._is_lost(~key):
             self._scheduler.at(self._arrival_ms(~key), self._rank, self._beat_is_heard, (number, began_ms, beats))

@@ -84,11 +84,11 @@ class ShareServer:
         )
         self._log.connect(self.states)
         data = LedData(shared, node.led_epoch)
-        self._persister = Persister(self._ask_coordinator, scheduler.now_ms)
+        self._persister = Persister(self._query_coordinator, scheduler.now_ms)
         self.requests = ShareRequests(data, self._persister, self.settings_of, DeadLetters(data))
         self._works: dict[Exchange, Work[Any]] = {}
         self._ready: deque[Exchange] = deque()
-        self._asked: dict[_Question, None] = {}
+        self._questions: dict[_Question, None] = {}
         self._is_up = True
         self._is_settling = False
         self._tick_ms: int | None = None
@@ -99,7 +99,7 @@ class ShareServer:
         self._log.cut()
         self.requests.partitions.close()
         del self._shared.servers[self._node.node_id]
-        for question in self._asked:
+        for question in self._questions:
             question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
     def leader_changed(self, partition: int, epoch: int, *, leads: bool) -> None:
@@ -147,7 +147,7 @@ class ShareServer:
         while True:
             replies = self.states.take_replies()
             for question, response in replies:
-                del self._asked[question]
+                del self._questions[question]
                 question.answer(response)
             if self._ready:
                 self._go_on(self._ready.popleft())
@@ -192,7 +192,7 @@ class ShareServer:
 
     # ------------------------------------------------------------ the share coordinator
 
-    def _ask_coordinator(self, request: ShareStateRequest, token: Token) -> None:
+    def _query_coordinator(self, request: ShareStateRequest, token: Token) -> None:
         target = self._node.known_leader(STATES)
         arrival_ms = self._scheduler.time_ms + self._travel_ms(target)
         # Without a known leader (-1), the request fails on arrival.
@@ -213,7 +213,7 @@ class ShareServer:
             server.take(question)
 
     def take(self, question: _Question) -> None:
-        self._asked[question] = None
+        self._questions[question] = None
         self._submit_question(question)
 
     def _submit_question(self, question: _Question) -> None:

@@ -267,13 +267,13 @@ class RunLaws:
                 assert isinstance(response, DeleteGroupsResponse)
                 check_deleted(response, self._has_just_removed)
 
-    def _check_owner(self, node: CoordinatorNode, said: Response | Event, group_ids: Sequence[str]) -> None:
+    def _check_owner(self, node: CoordinatorNode, sent: Response | Event, group_ids: Sequence[str]) -> None:
         """Check that the sender owns the log, or the log partition concerned, if the log has owners."""
         if self._owners:
             place = self._leading.place({self._cluster.partition_of(group_id) for group_id in group_ids})
             if place is not None:
                 epoch = node.owner_epoch(place)
-                self._owners[place].told(epoch, said, self._cluster.scheduler.time_ms)
+                self._owners[place].told(epoch, sent, self._cluster.scheduler.time_ms)
 
     def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
         require(
@@ -366,8 +366,8 @@ class RunLaws:
                 if not is_unstable:
                     _, record = ledger.committed.get(key, (-1, None))
                     in_log = (-1, "") if record is None else (record.offset, record.metadata)
-                    told = (found.committed_offset, found.metadata)
-                    require(told == in_log, f"{key} is answered as {told}, the log has {in_log}")
+                    answered = (found.committed_offset, found.metadata)
+                    require(answered == in_log, f"{key} is answered as {answered}, the log has {in_log}")
                     self._transactions.check_read(group_id, found.metadata)
 
     def _check_append(self, entries: Sequence[LogRecord]) -> None:

@@ -65,18 +65,18 @@ class ShareLaws:
     # ------------------------------------------------------------ responses
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, now_ms: int) -> None:
-        asked: Any = request
-        if isinstance(asked, ShareFetch | ShareAcknowledge):
+        sent: Any = request
+        if isinstance(sent, ShareFetch | ShareAcknowledge):
             self._shared.follow()
             assert isinstance(response, ShareFetchResponse | ShareAcknowledgeResponse)
-            for key, kinds in _taken(asked, response):
+            for key, kinds in _taken(sent, response):
                 self._check_taken(node, key, kinds, now_ms + response.acquisition_lock_timeout_ms)
             if isinstance(response, ShareFetchResponse):
                 for topic in response.responses:
                     for data in topic.partitions:
-                        key = SharePartitionKey(asked.group_id or "", topic.topic_id, data.partition_index)
+                        key = SharePartitionKey(sent.group_id or "", topic.topic_id, data.partition_index)
                         until_ms = now_ms + response.acquisition_lock_timeout_ms
-                        self._check_acquired(node, key, asked.member_id or "", data.acquired_records, now_ms, until_ms)
+                        self._check_acquired(node, key, sent.member_id or "", data.acquired_records, now_ms, until_ms)
 
     def _check_acquired(
         self,
@@ -155,12 +155,12 @@ def _taken(
         for result in topic.partitions:
             code = getattr(result, "acknowledge_error_code", result.error_code)
             results[topic.topic_id, result.partition_index] = code
-    for asked in request.topics:
-        for index, batches in asked.partitions:
-            if batches and results.get((asked.topic_id, index)) is ErrorCode.NONE:
+    for sent in request.topics:
+        for index, batches in sent.partitions:
+            if batches and results.get((sent.topic_id, index)) is ErrorCode.NONE:
                 kinds = {
                     first + place: AcknowledgeType(types[0] if len(types) == 1 else types[place])
                     for first, last, types in batches
                     for place in range(last - first + 1)
                 }
-                yield SharePartitionKey(request.group_id or "", asked.topic_id, index), kinds
+                yield SharePartitionKey(request.group_id or "", sent.topic_id, index), kinds

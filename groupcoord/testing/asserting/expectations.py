@@ -188,7 +188,7 @@ def _checked_partitions(partitions: Partitions) -> Partitions:
     return listed
 
 
-def in_words(lines: Sequence[str]) -> str:
+def as_text(lines: Sequence[str]) -> str:
     more = [f"… and {len(lines) - LINES_MAX} more differences"] if len(lines) > LINES_MAX else []
     return "\n  ".join(["", *lines[:LINES_MAX], *more])
 
@@ -205,7 +205,7 @@ class Committed:
         if found == self.offsets:
             return True, None
         places = sorted({*found, *self.offsets})
-        return None, in_words(
+        return None, as_text(
             [
                 f"{topic}-{index}: {_or_nothing(found, (topic, index))} committed, "
                 f"{_or_nothing(self.offsets, (topic, index))} expected"
@@ -234,7 +234,7 @@ class Owned:
         if group is None:
             return None, no_such_group(broker, self.group_id)
         lines = self._of_members(group) if isinstance(self.owners, Mapping) else self._of_all(group, self.owners)
-        return (None, in_words(lines)) if lines else (True, None)
+        return (None, as_text(lines)) if lines else (True, None)
 
     def _of_members(self, group: GroupDescription) -> list[str]:
         assert isinstance(self.owners, Mapping)
@@ -291,7 +291,7 @@ class Produced:
         found = read_records(broker, self.topic, self.partition, isolation_level=self.isolation_level)
         wanted = [evolve(record, timestamp_ms=None) for record in self.records]
         lines = self._of_each(found, wanted) or self._of_order(found, wanted)
-        return (None, in_words(lines)) if lines else (True, None)
+        return (None, as_text(lines)) if lines else (True, None)
 
     def _of_each(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
         places: dict[ProducerRecord, list[str]] = {}

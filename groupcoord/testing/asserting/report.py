@@ -349,8 +349,10 @@ def _is_seen(bug: KnownBug, requests: Sequence[ReceivedRequest], end_ms: int) ->
 
 
 def _software(requests: Sequence[ReceivedRequest]) -> str:
-    said = (request.message for request in reversed(requests) if isinstance(request.message, ApiVersions))
-    named = (f"{one.client_software_name} {one.client_software_version}" for one in said if one.client_software_name)
+    versions = (request.message for request in reversed(requests) if isinstance(request.message, ApiVersions))
+    named = (
+        f"{one.client_software_name} {one.client_software_version}" for one in versions if one.client_software_name
+    )
     return next(named, "")
 
 
@@ -369,7 +371,7 @@ def report_on(
     *,
     faults: Sequence[str] = (),
     group_ids: Collection[str] | None = None,
-    tells_nodes: bool = False,
+    shows_nodes: bool = False,
 ) -> str:
     lines = [*log_lines, *(f"on purpose: {fault}" for fault in faults[:FAULTS_MAX])]
     if len(faults) > FAULTS_MAX:
@@ -378,7 +380,7 @@ def report_on(
         lines.append("the server has stopped")
     else:
         lines += _groups(broker, group_ids)
-    lines += _clients(requests, _names(broker), tells_nodes)
+    lines += _clients(requests, _names(broker), shows_nodes)
     for client, sentences in known_client_bugs(requests).items():
         lines += [f"client {client!r} {sentence}" for sentence in sentences]
     return "\n".join(map(_cut, lines))
@@ -387,8 +389,8 @@ def report_on(
 def story_of(broker: Broker, requests: Requests, group_id: str) -> list[str]:
     group = describe_group(broker, group_id)
     lines = [no_such_group(broker, group_id)] if group is None else [f"{group}", *_members(group)]
-    asked = [request for request in requests.where(group_id=group_id) if not is_routine(request)]
-    for request in asked[-REQUESTS_MAX:]:
+    sent = [request for request in requests.where(group_id=group_id) if not is_routine(request)]
+    for request in sent[-REQUESTS_MAX:]:
         time = _seconds(request.received_ms, requests[0].received_ms)
         lines.append(f"{time}  client {request.client_id!r}: {_outcome(request, _names(broker))}")
     return list(map(_cut, lines))
@@ -437,7 +439,7 @@ def _progress(broker: Broker, committed: CommittedOffset) -> str:
 # ---------------------------------------------------------------- requests
 
 
-def _clients(requests: Requests, name_of: NameOf, tells_nodes: bool) -> Iterator[str]:
+def _clients(requests: Requests, name_of: NameOf, shows_nodes: bool) -> Iterator[str]:
     by_client: dict[str, list[ReceivedRequest]] = {}
     for request in reversed(requests):
         by_client.setdefault(request.client_id, []).append(request)
@@ -445,13 +447,13 @@ def _clients(requests: Requests, name_of: NameOf, tells_nodes: bool) -> Iterator
     if not requests:
         yield "no requests"
     for client_id in list(by_client)[:CLIENTS_MAX]:
-        yield from _client(client_id, by_client[client_id][::-1], start_ms, name_of, tells_nodes)
+        yield from _client(client_id, by_client[client_id][::-1], start_ms, name_of, shows_nodes)
     if len(by_client) > CLIENTS_MAX:
         yield f"and {len(by_client) - CLIENTS_MAX} more clients with older requests"
 
 
 def _client(
-    client_id: str, requests: list[ReceivedRequest], start_ms: int, name_of: NameOf, tells_nodes: bool
+    client_id: str, requests: list[ReceivedRequest], start_ms: int, name_of: NameOf, shows_nodes: bool
 ) -> Iterator[str]:
     routine = [request for request in requests if is_routine(request)]
     shown = [request for request in requests if not is_routine(request)]
@@ -460,16 +462,16 @@ def _client(
     if len(shown) > REQUESTS_MAX:
         yield f"  … {len(shown) - REQUESTS_MAX} before"
     for request in shown[-REQUESTS_MAX:]:
-        place = f"node {request.node_id}  " if tells_nodes else ""
+        place = f"node {request.node_id}  " if shows_nodes else ""
         yield f"  {_seconds(request.received_ms, start_ms)}  {place}{_outcome(request, name_of)}"
     if routine:
-        counts = Counter((request.api, request.node_id if tells_nodes else None) for request in routine).most_common()
+        counts = Counter((request.api, request.node_id if shows_nodes else None) for request in routine).most_common()
         named = ", ".join(f"{count} {api}{'' if node is None else f' to node {node}'}" for (api, node), count in counts)
         yield f"  routine: {named}, the last at {_seconds(routine[-1].received_ms, start_ms)}"
 
 
 def _outcome(request: ReceivedRequest, name_of: NameOf) -> str:
-    asked = describe_request(request.message, name_of)
+    sent = describe_request(request.message, name_of)
     if request.refusal is not None:
         outcome = f"no answer: {request.refusal}"
     elif request.answered_ms is None:
@@ -479,7 +481,7 @@ def _outcome(request: ReceivedRequest, name_of: NameOf) -> str:
         waited_ms = request.answered_ms - request.received_ms
         if waited_ms >= 10:
             outcome += f" (after {waited_ms} ms)"
-    api = f"{request.api} {asked}".rstrip()
+    api = f"{request.api} {sent}".rstrip()
     return f"{api} -> {outcome}"
 
 

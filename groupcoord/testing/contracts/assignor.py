@@ -58,21 +58,21 @@ def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
     )
     nobody = GroupSpec({}, SubscriptionType.HOMOGENEOUS, {}, ())
     require(not any(assignor.assign(nobody).values()), "partitions for a group without members")
-    asked: list[tuple[GroupSpec, GroupAssignment]] = []
+    assigned_before: list[tuple[GroupSpec, GroupAssignment]] = []
     for story in range(STORIES):
         chance = random.Random(f"{seed} {story}")
         group = _new_group(chance)
         for _ in range(ROUNDS):
-            answer = _ask(assignor, group)
-            asked.append((group, answer))
+            answer = _assign(assignor, group)
+            assigned_before.append((group, answer))
             group = _something_happens(_having(group, answer), chance)
-    for group, answer in asked:
+    for group, answer in assigned_before:
         # Again after all other groups: an assignor keeps no state.
         try:
             _compare(_plain(answer), _plain(assignor.assign(group)), "in a later call", "it remembers earlier groups")
         except _ContractError as error:
             raise LawBrokenError(_describe(group, error)) from None
-    _check_in_another_process(assignor, [group for group, _ in asked])
+    _check_in_another_process(assignor, [group for group, _ in assigned_before])
 
 
 class _ContractError(Exception):
@@ -84,7 +84,7 @@ class _ContractError(Exception):
         self.answers = answers
 
 
-def _ask(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
+def _assign(assignor: Assignor, group: GroupSpec) -> GroupAssignment:
     try:
         return _checked_answer(assignor, group)
     except _ContractError as error:
@@ -204,17 +204,17 @@ def _describe(group: GroupSpec, error: _ContractError) -> str:
     for member_id, member in group.members.items():
         parts = [f"topics {', '.join(map(_short, member.topic_ids)) or 'none'}"]
         if member.assigned:
-            parts.append(f"has {_in_words(member.assigned.items())}")
+            parts.append(f"has {_as_text(member.assigned.items())}")
         parts += [f"instance {member.instance_id}"] if member.instance_id else []
         parts += [f"rack {member.rack_id}"] if member.rack_id else []
         lines.append(f"  member {_short(member_id)}: {'; '.join(parts)}")
     for name, answer in zip(("the answer:", "the other answer:"), error.answers, strict=False):
         lines.append(name)
-        lines += [f"  {_short(member_id)}: {_in_words(assigned)}" for member_id, assigned in answer.items()] or ["  -"]
+        lines += [f"  {_short(member_id)}: {_as_text(assigned)}" for member_id, assigned in answer.items()] or ["  -"]
     return "\n".join(lines)
 
 
-def _in_words(assigned: Any) -> str:
+def _as_text(assigned: Any) -> str:
     return ", ".join(f"{_short(topic_id)} {list(partitions)}" for topic_id, partitions in assigned)
 
 

@@ -121,7 +121,7 @@ class Instance:
             self._again_s = 0.0
             self.start()
 
-    def ask_to_end(self) -> bool:
+    def terminate(self) -> bool:
         """Send SIGTERM and wait; return False if SIGKILL was necessary."""
         self.is_wanted = False
         if not self.is_running:
@@ -200,7 +200,7 @@ SEEN_WITHIN_S = 3.0
 """Time in which a busy server reads the last requests of an ended process."""
 
 
-def _in_words(command: Iterable[str]) -> tuple[str, ...]:
+def _as_command(command: Iterable[str]) -> tuple[str, ...]:
     return tuple(command)
 
 
@@ -225,7 +225,7 @@ class Plan:
         ValueError: another value is invalid.
     """
 
-    command: Sequence[str] = field(converter=_in_words)
+    command: Sequence[str] = field(converter=_as_command)
     instances: int = 3
     protocol: Protocol = "classic"
     declared: Declared = "at-least-once"
@@ -382,7 +382,7 @@ class Stage:
         """Stop an instance with SIGTERM; it must leave its group, unless it is static or the group is rebalancing."""
         seat = self.trace.seats[instance.name]
         was_member = seat.has_joined and not seat.is_static and self._holds(self.is_at_rest)
-        ended = instance.ask_to_end()
+        ended = instance.terminate()
         if was_member and not self.wait(lambda: seat.has_left, SEEN_WITHIN_S if ended else 0.0):
             text = "ends without leaving the group" if ended else "does not end when it gets SIGTERM"
             self.breaches[Law.LEAVING].append(Breach(self.trace.now_s, instance.name, text))

@@ -74,9 +74,9 @@ class Crew:
             process.terminate()
             process.join()
 
-    def take(self, asked: Sequence[TurnKey]) -> None:
-        orders = [("take", *self._place(core), step, self._turns.forms[form]) for core, step, form in asked]
-        for (core, step, form), (worker, outcome) in zip(asked, self._outcomes(orders), strict=True):
+    def take(self, keys: Sequence[TurnKey]) -> None:
+        orders = [("take", *self._place(core), step, self._turns.forms[form]) for core, step, form in keys]
+        for (core, step, form), (worker, outcome) in zip(keys, self._outcomes(orders), strict=True):
             if isinstance(outcome, BrokenLaw):
                 self._turns.learn(core, step, form, BrokenTurnError(outcome))
                 continue
@@ -89,9 +89,9 @@ class Crew:
             turn = Turn.of(number, mine, done.answers, done.is_lost, done.before, done.after, done.fenced)
             self._turns.learn(core, step, form, turn)
 
-    def look(self, asked: Sequence[tuple[int, int]]) -> None:
-        orders = [("look", *self._place(core), None, self._turns.forms[form]) for core, form in asked]
-        for key, (_, outcome) in zip(asked, self._outcomes(orders), strict=True):
+    def look(self, keys: Sequence[tuple[int, int]]) -> None:
+        orders = [("look", *self._place(core), None, self._turns.forms[form]) for core, form in keys]
+        for key, (_, outcome) in zip(keys, self._outcomes(orders), strict=True):
             self._turns.seen[key] = outcome
 
     def _place(self, core: int) -> tuple[int, int]:
@@ -403,14 +403,14 @@ class _Search:
     def prepare(self, numbers: Sequence[int]) -> None:
         if self.crew is None:
             return
-        turns, asked = self.turns, dict[TurnKey, None]()
+        turns, keys = self.turns, dict[TurnKey, None]()
         for number in numbers:
             core, forms = self._listed[number]
             for step, place in self._steps(core, forms):
                 own = core, step, forms[place] if place >= 0 else 0
                 if step.word != "die" and not turns.knows(*own):
-                    asked[own] = None
-        self.crew.take(list(asked))
+                    keys[own] = None
+        self.crew.take(list(keys))
         looks = dict[tuple[int, int], None]()
         for number in numbers if self._has_consumers else ():
             core, forms = self._listed[number]

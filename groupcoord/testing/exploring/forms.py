@@ -126,12 +126,12 @@ ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyTyp
             **_OF_MEMBERS,
             "owned": _MAPPING,
             "assigned": _MAPPING,
-            "told": _MAPPING,
-            "asked": _PLAIN,
+            "known": _MAPPING,
+            "subscribed": _PLAIN,
             "last_offset": _COUNT,
         },
-        ShareMember: {**_OF_MEMBERS, "partitions": _MAPPING, "asked": _PLAIN},
-        StreamsMember: {**_OF_MEMBERS, "owned": _PLAIN, "told": _PLAIN, "news": _PLAIN},
+        ShareMember: {**_OF_MEMBERS, "partitions": _MAPPING, "subscribed": _PLAIN},
+        StreamsMember: {**_OF_MEMBERS, "owned": _PLAIN, "known": _PLAIN, "news": _PLAIN},
     }
 )
 _RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingProxyType(

@@ -38,7 +38,7 @@ REFUSALS = MappingProxyType(
 class Word(NamedTuple):
     """Type of step."""
 
-    tells: str
+    summary: str
     operands: tuple[str, ...] = ()
 
 

@@ -107,10 +107,10 @@ class Stage(World):
         self.happenings.append(Happening(self.step, self.clock.now_ms(), who, what, value))
 
     def delete_topic(self, name: str) -> None:
-        committed, asked_before = offsets_of_topic(self.coordinator, self.topics.ids[name]), len(self.happenings)
+        committed, before = offsets_of_topic(self.coordinator, self.topics.ids[name]), len(self.happenings)
         super().delete_topic(name)
-        asked = [seen.value for seen in self.happenings[asked_before:] if seen.what == "is asked"]
-        check_forgets_topic(committed, (record for records in asked for record in records))
+        written = [seen.value for seen in self.happenings[before:] if seen.what == "is asked"]
+        check_forgets_topic(committed, (record for records in written for record in records))
 
     # ------------------------------------------------------------ steps
 

@@ -65,7 +65,7 @@ class Story:
         return cls(tuple(values["processes"]), tuple(steps), values["law"], values["message"])
 
 
-def tell_story(trace: Trace, **options: Any) -> Story:
+def draw_story(trace: Trace, **options: Any) -> Story:
     states: list[tuple[int, str]] = []
 
     def watch(stage: Stage, number: int) -> None:
@@ -156,7 +156,7 @@ def in_lines(story: Story) -> Iterable[str]:
         yield f"{number:>3}. {entry.step:<24} {entry.at_ms / 1000:>8.1f} s"
         shown = entry.lines[:REPEATED_MAX]
         for seen in shown:
-            yield f"       {_in_words(seen)}"
+            yield f"       {_as_text(seen)}"
         if len(entry.lines) > len(shown):
             yield f"       and {len(entry.lines) - len(shown)} more"
         if entry.state:
@@ -164,7 +164,7 @@ def in_lines(story: Story) -> Iterable[str]:
     yield f"     BROKEN {story.law}: {story.message}" if story.law else "     every law holds"
 
 
-def _in_words(seen: Line) -> str:
+def _as_text(seen: Line) -> str:
     if seen.what == IS_ASKED:
         return f"the log receives {seen.text}"
     return f"{seen.who or 'somebody'} {seen.what} {seen.text}"
@@ -186,7 +186,7 @@ def diagram(story: Story) -> Html:
             source, end = (coordinator, log) if seen.what == IS_ASKED else (lanes.get(seen.who, 8), coordinator)
             text = _fitting(f"{'◀' if seen.what == RECEIVES else '▶'} {seen.text}", end - coordinator or _TOLD)
             shapes = [line(source, y + 5, end, y + 5, "finding-line" if seen.is_error else "axis")]
-            parts.append(titled(_in_words(seen), [*shapes, label(end - 8, y, text, "end")]))
+            parts.append(titled(_as_text(seen), [*shapes, label(end - 8, y, text, "end")]))
             y += _ROW
         y += 0 if entry.lines else _ROW
     if story.law:

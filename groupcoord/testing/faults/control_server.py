@@ -47,7 +47,7 @@ NOT_SERVED = frozenset(
 )
 """Methods of ``Control`` that take or return Python objects, or that only this process needs."""
 
-WORDS: Mapping[str, Callable[..., Any]] = {
+COMMANDS: Mapping[str, Callable[..., Any]] = {
     name: word
     for name, word in vars(Control).items()
     if isfunction(word) and not name.startswith("_") and name not in NOT_SERVED
@@ -110,7 +110,7 @@ class Observer:
             await asyncio.sleep(LOOK_AGAIN_S)
 
 
-QUESTIONS: Mapping[str, Callable[..., Any]] = {
+QUERIES: Mapping[str, Callable[..., Any]] = {
     word.__name__: word
     for word in (
         Observer.groups,
@@ -163,16 +163,16 @@ class ControlServer(HttpServer):
     async def answer(self, request: HttpRequest) -> HttpResponse:
         host = request.headers.get("host", "").rpartition(":")
         if (host[0] or host[2]) not in LOOPBACK_NAMES or "origin" in request.headers:
-            return _said(HTTPStatus.FORBIDDEN, "only programs on this machine may use the control port, and no browser")
+            return _text(HTTPStatus.FORBIDDEN, "only programs on this machine may use the control port, and no browser")
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "rules":
             return self._answer_about_rules(request.method, rest)
-        word = WORDS.get(first) or QUESTIONS.get(first)
+        word = COMMANDS.get(first) or QUERIES.get(first)
         if word is None or rest:
-            known = ", /".join(["rules", *WORDS, *QUESTIONS])
-            return _said(HTTPStatus.NOT_FOUND, f"there is no {request.path}; there are /{known}")
+            known = ", /".join(["rules", *COMMANDS, *QUERIES])
+            return _text(HTTPStatus.NOT_FOUND, f"there is no {request.path}; there are /{known}")
         if request.method != "POST":
-            return _said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} wants POST")
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} wants POST")
         try:
             arguments = _arguments(word, request.body)
             if word is Control.advance:
@@ -180,15 +180,15 @@ class ControlServer(HttpServer):
                     await asyncio.sleep(0)  # others, and signals, have their turn
                 result = None
             else:
-                result = word(self._control if first in WORDS else self._observer, **arguments)
+                result = word(self._control if first in COMMANDS else self._observer, **arguments)
                 if isawaitable(result):
                     result = await result
             self._control.flush()
             return _shown(self._keep(result) if isinstance(result, Rule) else {"result": result})
         except TimeoutError as error:
-            return _said(HTTPStatus.GATEWAY_TIMEOUT, str(error))
+            return _text(HTTPStatus.GATEWAY_TIMEOUT, str(error))
         except (GroupcoordError, ValueError, TypeError) as error:
-            return _said(HTTPStatus.BAD_REQUEST, str(error))
+            return _text(HTTPStatus.BAD_REQUEST, str(error))
 
     def _answer_about_rules(self, method: str, number: str) -> HttpResponse:
         if not number and method == "GET":
@@ -196,13 +196,13 @@ class ControlServer(HttpServer):
         key = int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0
         rule = self._rules.get(key)
         if rule is None:
-            return _said(HTTPStatus.NOT_FOUND, f"there is no rule {number!r}")
+            return _text(HTTPStatus.NOT_FOUND, f"there is no rule {number!r}")
         if method == "DELETE":
             self._control.rules.remove(rule)
             self._control.flush()
             del self._rules[key]
         elif method != "GET":
-            return _said(HTTPStatus.METHOD_NOT_ALLOWED, "a rule can be looked at (GET) and removed (DELETE)")
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "a rule can be looked at (GET) and removed (DELETE)")
         return _shown(_described(key, rule))
 
     def _keep(self, rule: Rule) -> dict[str, Any]:
@@ -263,5 +263,5 @@ def _shown(value: object) -> HttpResponse:
     return HttpResponse(HTTPStatus.OK, json.dumps(value).encode() + b"\n", "application/json")
 
 
-def _said(status: HTTPStatus, message: str) -> HttpResponse:
+def _text(status: HTTPStatus, message: str) -> HttpResponse:
     return HttpResponse(status, json.dumps({"error": message}).encode() + b"\n", "application/json")

@@ -171,7 +171,7 @@ class HeldAppends:
         self.release()
 
 
-def _word(method: Callable[Concatenate[Control, P], T]) -> Callable[Concatenate[FaultWords, P], T]:
+def _command(method: Callable[Concatenate[Control, P], T]) -> Callable[Concatenate[FaultWords, P], T]:
     @wraps(method)
     def say(server: FaultWords, /, *arguments: P.args, **named: P.kwargs) -> T:
         return server.control(lambda control: method(control, *arguments, **named))
@@ -242,27 +242,27 @@ class FaultWords:
     hold = _fault(Control.hold)
     drop_next = _fault(Control.drop_next)
     disconnect_next = _fault(Control.disconnect_next)
-    drop_connections = _word(Control.drop_connections)
-    clear_faults = _word(Control.clear)
+    drop_connections = _command(Control.drop_connections)
+    clear_faults = _command(Control.clear)
 
     # groups
-    expire_member = _word(Control.expire_member)
-    begin_rebalance = _word(Control.begin_rebalance)
-    coordinator = _word(Control.coordinator)
-    move_coordinator = _word(Control.move_coordinator)
+    expire_member = _command(Control.expire_member)
+    begin_rebalance = _command(Control.begin_rebalance)
+    coordinator = _command(Control.coordinator)
+    move_coordinator = _command(Control.move_coordinator)
 
     def share(self, group_id: str) -> ShareGroup:
         """Return the queries and faults of a share group."""
         return ShareGroup(self, group_id)
 
     # nodes
-    leader = _word(Control.leader)
-    move_leader = _word(Control.move_leader)
-    transaction_coordinator = _word(Control.transaction_coordinator)
-    move_transaction_coordinator = _word(Control.move_transaction_coordinator)
+    leader = _command(Control.leader)
+    move_leader = _command(Control.move_leader)
+    transaction_coordinator = _command(Control.transaction_coordinator)
+    move_transaction_coordinator = _command(Control.move_transaction_coordinator)
 
     # the log
-    fail_next_append = _word(Control.fail_next_append)
+    fail_next_append = _command(Control.fail_next_append)
 
     def hold_appends(self) -> HeldAppends:
         """Hold appends to ``__consumer_offsets`` until they are released, as a slow log does.
@@ -272,4 +272,4 @@ class FaultWords:
         return HeldAppends(self)
 
     # what functions of the test raised
-    raise_errors = _word(Control.raise_errors)
+    raise_errors = _command(Control.raise_errors)

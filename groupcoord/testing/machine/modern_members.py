@@ -112,8 +112,8 @@ class Kip848Consumer(AssignedMember):
     Attributes:
         gives_back: most partitions revoked per heartbeat; None for all at once.
         assigned: assigned partitions; it still has to revoke the other owned ones.
-        told: owned partitions that the coordinator knows; None requires a full heartbeat.
-        asked: topics and expression sent last.
+        known: owned partitions that the coordinator knows; None requires a full heartbeat.
+        subscribed: topics and expression sent last.
     """
 
     topics: tuple[str, ...] = (TOPIC,)
@@ -124,8 +124,8 @@ class Kip848Consumer(AssignedMember):
     gives_back: int | None = None
     owned: Partitions = field(factory=dict, kw_only=True)
     assigned: Partitions = field(factory=dict, kw_only=True)
-    told: Partitions | None = field(default=None, kw_only=True)
-    asked: tuple[tuple[str, ...], str] | None = field(default=None, kw_only=True)
+    known: Partitions | None = field(default=None, kw_only=True)
+    subscribed: tuple[tuple[str, ...], str] | None = field(default=None, kw_only=True)
     last_offset: int = field(default=0, kw_only=True)
 
     # ------------------------------------------------------------ requests
@@ -136,7 +136,7 @@ class Kip848Consumer(AssignedMember):
         self._give_back()
         if self.epoch == 0:
             return self.join_request()
-        if self.told is None or self.asked != (self.topics, self.regex):
+        if self.known is None or self.subscribed != (self.topics, self.regex):
             return self.full_heartbeat()
         return self.heartbeat()
 
@@ -144,7 +144,7 @@ class Kip848Consumer(AssignedMember):
         return evolve(self.full_heartbeat(), member_epoch=0, topic_partitions=())
 
     def full_heartbeat(self) -> ConsumerGroupHeartbeat:
-        self.asked = self.topics, self.regex
+        self.subscribed = self.topics, self.regex
         return evolve(
             self.heartbeat(),
             rack_id=self.rack_id,
@@ -162,7 +162,7 @@ class Kip848Consumer(AssignedMember):
             self.member_id,
             self.epoch if epoch is None else epoch,
             instance_id=self.instance_id,
-            topic_partitions=None if self.owned == self.told else listed(self.owned),
+            topic_partitions=None if self.owned == self.known else listed(self.owned),
             client_id=self.name,
             requires_member_id=self.brings_id,
         )
@@ -185,7 +185,7 @@ class Kip848Consumer(AssignedMember):
         return OffsetFetch((wanted,), uses_topic_ids=True)
 
     def restarted(self, **changes: Any) -> Self:
-        return super().restarted(asked=None, **changes)
+        return super().restarted(subscribed=None, **changes)
 
     # ------------------------------------------------------------ responses
 
@@ -195,7 +195,7 @@ class Kip848Consumer(AssignedMember):
         super().receive(response)
 
     def lose_answer(self) -> None:
-        self.told = None
+        self.known = None
 
     def follow(self, response: ConsumerGroupHeartbeatResponse) -> None:
         is_in = self.epoch > 0
@@ -210,7 +210,7 @@ class Kip848Consumer(AssignedMember):
             *(self.name, response),
         )
         self.member_id, self.epoch, self.phase = response.member_id or "", response.member_epoch, "stable"
-        self.told = self.owned
+        self.known = self.owned
         if response.assignment is not None:
             self.assigned = {topic.topic_id: tuple(topic.partitions) for topic in response.assignment}
             self._take_over()
@@ -236,7 +236,7 @@ class Kip848Consumer(AssignedMember):
         check_member_sees_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, owned)
 
     def rejoin(self) -> None:
-        self.phase, self.epoch, self.owned, self.assigned, self.told = "joining", 0, {}, {}, None
+        self.phase, self.epoch, self.owned, self.assigned, self.known = "joining", 0, {}, {}, None
 
     def behave(self) -> None:
         self.gives_back = None
@@ -272,13 +272,13 @@ class StreamsMember(ModernMember):
     Attributes:
         lags: number of heartbeats before it acknowledges an assignment.
         owned: partitions of its active tasks, including those still to be revoked.
-        told: assigned active, standby and warm-up tasks.
+        known: assigned active, standby and warm-up tasks.
     """
 
     process_id: str = "p1"
     lags: int = 0
     owned: frozenset[int] = field(default=frozenset(), kw_only=True)
-    told: tuple[frozenset[int], ...] = field(default=(frozenset(),) * 3, kw_only=True)
+    known: tuple[frozenset[int], ...] = field(default=(frozenset(),) * 3, kw_only=True)
     news: int | None = field(default=0, kw_only=True)
 
     def next_request(self, *, commits: bool = False) -> Request:
@@ -292,8 +292,8 @@ class StreamsMember(ModernMember):
             request.rebalance_timeout_ms, request.process_id = REBALANCE_TIMEOUT_MS, self.process_id
             request.active_tasks = request.standby_tasks = request.warmup_tasks = ()
         elif self.news == 0:
-            self.owned, self.news = self.told[0], None
-            request.active_tasks, request.standby_tasks, request.warmup_tasks = map(_task_ids, self.told)
+            self.owned, self.news = self.known[0], None
+            request.active_tasks, request.standby_tasks, request.warmup_tasks = map(_task_ids, self.known)
         elif self.news is not None:
             self.news -= 1
         return request
@@ -309,8 +309,8 @@ class StreamsMember(ModernMember):
     def take(self, answer: StreamsGroupHeartbeatResponse) -> None:
         if answer.active_tasks is not None:
             kinds = answer.active_tasks, answer.standby_tasks or (), answer.warmup_tasks or ()
-            self.told = tuple(frozenset(n for each in kind for n in each.partitions) for kind in kinds)
-            self.owned |= self.told[0]
+            self.known = tuple(frozenset(n for each in kind for n in each.partitions) for kind in kinds)
+            self.owned |= self.known[0]
             self.news = self.lags
 
     def lose_answer(self) -> None:
@@ -318,7 +318,7 @@ class StreamsMember(ModernMember):
 
     def rejoin(self) -> None:
         self.phase, self.epoch, self.news = "joining", 0, None
-        self.owned, self.told = frozenset(), (frozenset(),) * 3
+        self.owned, self.known = frozenset(), (frozenset(),) * 3
 
     def behave(self) -> None:
         self.lags = 0
@@ -339,12 +339,12 @@ class ShareMember(ModernMember):
     """Member of a share group."""
 
     partitions: Mapping[UUID, tuple[int, ...]] = field(factory=dict, kw_only=True)
-    asked: tuple[str, ...] | None = field(default=None, kw_only=True)
+    subscribed: tuple[str, ...] | None = field(default=None, kw_only=True)
     owned: None = field(default=None, init=False)
 
     def next_request(self, *, commits: bool = False) -> Request:
-        news = None if self.asked == self.topics and self.epoch else self.topics
-        self.asked = self.topics
+        news = None if self.subscribed == self.topics and self.epoch else self.topics
+        self.subscribed = self.topics
         return ShareGroupHeartbeat(
             self.group_id, self.member_id, self.epoch, subscribed_topic_names=news, client_id=self.name
         )
@@ -360,10 +360,10 @@ class ShareMember(ModernMember):
             self.partitions = {topic.topic_id: tuple(topic.partitions) for topic in answer.assignment}
 
     def lose_answer(self) -> None:
-        self.asked = None
+        self.subscribed = None
 
     def rejoin(self) -> None:
-        self.phase, self.epoch, self.partitions, self.asked = "joining", 0, {}, None
+        self.phase, self.epoch, self.partitions, self.subscribed = "joining", 0, {}, None
 
     def check(self, coordinator: GroupCoordinator) -> None:
         check_holds_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, ())

@@ -277,7 +277,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         A response may have the only copy of a new assignment, so the member's next heartbeat is full.
         """
         for member in self._one_of_the_members(who):
-            member.asked = None
+            member.subscribed = None
             epoch = max(member.epoch - behind, 1)
             self.submit(member.heartbeat(epoch))
             self.submit(OffsetCommit(member.group_id, member.offsets(), epoch, member.member_id))

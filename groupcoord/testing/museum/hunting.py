@@ -147,10 +147,10 @@ def _hunt(shown: Exhibit, searcher: str, cpu_s: str) -> Hunt:
 
 def _play(shown: Exhibit) -> Story:
     from groupcoord.testing.exploring.scope import Trace
-    from groupcoord.testing.exploring.story import tell_story
+    from groupcoord.testing.exploring.story import draw_story
 
     assert shown.play is not None
-    return tell_story(Trace.of(shown.play))
+    return draw_story(Trace.of(shown.play))
 
 
 if __name__ == "__main__":

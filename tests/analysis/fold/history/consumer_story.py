@@ -99,7 +99,7 @@ class Story:
         """Change what a consumer subscribes to, or its assignor."""
         consumer = self.clients[member_id]
         consumer.topics, consumer.assignor = names or consumer.topics, assignor or consumer.assignor
-        consumer.told = None  # its next heartbeat is a full one
+        consumer.known = None  # its next heartbeat is a full one
         self._beat(consumer)
 
     def leave(self, member_id: str, epoch: int = -1) -> None:
