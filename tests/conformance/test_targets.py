@@ -117,10 +117,10 @@ def test_a_table_spells_settings_as_the_server_does(tmp_path: Path) -> None:
     target = LaunchTarget.load("my-broker --port {port}", table)
     settings = {"group.max.size": 3, "auto.create.topics.enable": "false", "group.min.session.timeout.ms": 100}
 
-    assert target._settings_in_words(settings) == ["--group-max", "3"]
+    assert target._setting_arguments(settings) == ["--group-max", "3"]
     assert [target.sets(key) for key in settings] == [True, True, False]
     with_others = LaunchTarget("my-broker {port}", words_for={"*": "-o {key}={value}", "a.b": "-a '{value} s'"})
-    assert with_others._settings_in_words({"a.b": 1, "c": "x y"}) == ["-a", "1 s", "-o", "c=x y"]
+    assert with_others._setting_arguments({"a.b": 1, "c": "x y"}) == ["-a", "1 s", "-o", "c=x y"]
     assert with_others.sets("anything")
 
 

@@ -24,6 +24,7 @@ from groupcoord.core.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
+from groupcoord.core.router.authorization import UNRESTRICTED
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.testing import ServerThread
@@ -70,6 +71,7 @@ class Asker:
 
     client_host = "/127.0.0.1"
     principal = "User:ANONYMOUS"
+    permissions = UNRESTRICTED
     is_trusted = False
     nodes = None
 
