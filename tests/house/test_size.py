@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 74_413, "files": 489, "words": 149_995},
-    "tests": {"code": 60_141, "files": 639, "words": 88_173},
+    "groupcoord": {"code": 74_107, "files": 462, "words": 136_974},
+    "tests": {"code": 58_954, "files": 602, "words": 81_556},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
