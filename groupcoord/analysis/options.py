@@ -44,6 +44,7 @@ EVERYTHING = Selection()
 WINDOW_COMMITS = 10
 """Number of last commits of a partition, and of last end offsets, that count for a status (Burrow's ``intervals``)."""
 
+MS_PER_MINUTE = 60_000
 OFFSETS_RETENTION_MINUTES = 10_080
 
 

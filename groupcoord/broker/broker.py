@@ -64,7 +64,7 @@ class Broker(Dispatcher):
     def __init__(self, parts: Parts) -> None:
         # Only the request types of the second table are used.
         super().__init__(
-            parts.turns, parts.handlers(), parts.coordinator, frozenset(parts.handlers_in_steps()), parts.authorize
+            parts.turns, parts.handlers(), parts.coordinator, frozenset(parts.handlers_in_steps), parts.authorize
         )
         self.parts = parts
         self.config, self.clock, self.log_store = parts.config, parts.clock, parts.log_store

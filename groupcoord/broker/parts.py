@@ -355,7 +355,7 @@ class Parts:
     # ------------------------------------------------------------ dispatch table
 
     def handlers(self) -> Handlers:
-        self._table = table = self.handlers_at_once() | self.handlers_in_steps()
+        self._table = table = self.handlers_at_once() | self.handlers_in_steps
         # Kafka refuses without a reason, so the server logs one.
         if GroupType.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
@@ -363,8 +363,9 @@ class Parts:
             self.shared_documents.retry_conflicts(table, self.reload_shared)
         return table
 
+    @cached_property
     def handlers_in_steps(self) -> Handlers:
-        """Return the handlers that let other connections have their turn between two entries of a request."""
+        """Handlers that let other connections have their turn between two entries of a request."""
         return {
             **self._topic_steps(),
             **self._record_steps(),

@@ -93,9 +93,8 @@ class StopRequest:
     def __init__(self) -> None:
         from queue import SimpleQueue
 
-        self._requests: SimpleQueue[None] = (
-            SimpleQueue()
-        )  # unlike an Event, it may be used in a handler that interrupts it
+        # Unlike an Event, it may be used in a handler that interrupts it.
+        self._requests: SimpleQueue[None] = SimpleQueue()
 
     def ask(self) -> None:
         self._requests.put(None)

@@ -160,13 +160,13 @@ class Appending(ABC, Generic[PartitionT]):
         writer = partition.writer
         try:
             # With the refusals that precede or follow the answer: results have the order of appends.
-            for turn, told in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
-                if isinstance(told, LogStoreError):
-                    self._refused(partition, turn, told, now_ms)
+            for turn, result in writer.in_turn(number, answer) if writer.refusals else ((number, answer),):
+                if isinstance(result, LogStoreError):
+                    self._refused(partition, turn, result, now_ms)
                     if self._partitions.active[partition.index] is not partition:  # its outcome is unknown
                         break
                     continue
-                partition.appended(turn, told, now_ms)
+                partition.appended(turn, result, now_ms)
                 if self.on_durable is not None:
                     self.on_durable(partition.index)
         # Memory may differ from the log now.

@@ -47,8 +47,8 @@ _CLIENT = (
 
 
 def _position(which: str = "") -> tuple[Column, Column]:
-    told = f"position of the record{which}"
-    return Column("log_partition", _INT, told), Column("log_offset", _LONG, told)
+    comment = f"position of the record{which}"
+    return Column("log_partition", _INT, comment), Column("log_offset", _LONG, comment)
 
 
 COLUMNS = (

@@ -30,7 +30,7 @@ from groupcoord.analysis.decode.parquet import (
     last_rows,
 )
 from groupcoord.analysis.decode.schema import COMMITS, CURRENT_OFFSETS, KIND_CONTROL, RECORDS, arrow_schema
-from groupcoord.analysis.options import WINDOW_COMMITS, Thresholds
+from groupcoord.analysis.options import MS_PER_MINUTE, WINDOW_COMMITS, Thresholds
 
 OUTCOME_SQL = f"""
 coalesce(
@@ -205,7 +205,7 @@ class CommitFold:
     def _take_minutes(self, rows: pa.Table) -> pa.Table:
         """Count new commits by minute, and return all busy minutes that are over."""
         rows = rows.filter(pc.invert(rows["tombstone"]))
-        minute = pa.array(integers(rows["log_timestamp_ms"]) // 60_000)
+        minute = pa.array(integers(rows["log_timestamp_ms"]) // MS_PER_MINUTE)
         new = rows.select([*PARTITION, "log_timestamp_ms"]).append_column("minute", minute)
         counted = new.group_by([*PARTITION, "minute"]).aggregate(
             [([], "count_all"), ("log_timestamp_ms", "min"), ("log_timestamp_ms", "max")]

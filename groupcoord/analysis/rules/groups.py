@@ -12,7 +12,7 @@ from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import GENERATION, GROUP, MEMBER
 from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, HOLDER, SHARE, STREAMS, Row, grouped
 from groupcoord.analysis.fold.replay import NO_PARTITION, RECORDS_FIELD
-from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
+from groupcoord.analysis.options import MS_PER_MINUTE, OFFSETS_RETENTION_MINUTES
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 Histories = Mapping[str, list[Row]]
@@ -91,7 +91,7 @@ def offset_expiry(
     """
     by_id = {group["group_id"]: group for group in groups}
     pending = {tuple(row.values()) for row in facts.open().select(_PLACE).to_pylist()}
-    retention_ms = offsets_retention_minutes * 60_000
+    retention_ms = offsets_retention_minutes * MS_PER_MINUTE
     found = []
     for row in current_offsets.select(OFFSET_COLUMNS).to_pylist():
         group = by_id.get(row["group_id"])

@@ -137,7 +137,7 @@ class AppendQueue(Generic[A]):
         """
         if number in self.refusals:
             raise StoreContractError(f"log partition {self._partition}: append {number} is answered twice")
-        told: list[tuple[int, AppendResult]] = [(number, answer)]
+        results: list[tuple[int, AppendResult]] = [(number, answer)]
         # An acknowledgement is cumulative, but does not cover refused appends.
         # A refusal waits, so the queue is not empty; a number that was never used fails later.
         if not isinstance(answer, LogStoreError) and number <= self.in_flight[-1].number:
@@ -147,12 +147,12 @@ class AppendQueue(Generic[A]):
                 refusal = self.refusals.get(entry.number)
                 # Acknowledged appends lie back to back in the log; a refused one takes no offsets.
                 answer -= len(entry.records) if refusal is None else 0
-                told.append((entry.number, answer if refusal is None else refusal))
-            told.reverse()
+                results.append((entry.number, answer if refusal is None else refusal))
+            results.reverse()
         # Their turn has come: nothing before them is unanswered.
         while (number := number + 1) in self.refusals:
-            told.append((number, self.refusals[number]))
-        return told
+            results.append((number, self.refusals[number]))
+        return results
 
     def answered(self, number: int, base_offset: int) -> tuple[list[A], int]:
         """Return every append up to ``number``, whose first record is at ``base_offset``, and the offset of the first
