@@ -1,7 +1,7 @@
 """Kafka client connections for asyncio: TLS, SASL, API versions, and a connection to each broker of a cluster.
 
 Requests and responses are dictionaries by the field names of Kafka's schemas. The caller handles errors in responses,
-and retries: a request whose connection breaks fails with ConnectionLostError.
+and retries: a request fails with ConnectionLostError when its connection breaks.
 """
 
 from __future__ import annotations

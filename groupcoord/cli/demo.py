@@ -71,7 +71,7 @@ def demo(
 
 
 class Child:
-    """Process whose output is read by line. It ends with this process, but Ctrl-C reaches the parent only."""
+    """Process with output read by line. It ends with this process, but Ctrl-C reaches the parent only."""
 
     def __init__(self, name: str, log: Path, program: str, *words: str) -> None:
         self.name = name

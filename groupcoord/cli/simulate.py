@@ -164,7 +164,7 @@ def _print_trace(seed: int, options: WorldOptions) -> None:
     say(LEGEND)
     try:
         outcome = world.run()
-    except Exception as error:  # whatever failed, the trace so far shows how it happened
+    except Exception as error:  # of any kind: the trace so far shows how it happened
         say(f"{type(error).__name__}: {error}")
         raise typer.Exit(FAILED) from error
     say(

@@ -113,7 +113,7 @@ class SlotDocuments:
                 if last > self._purged:
                     await self._slot_log.purge(DOCUMENTS_PARTITION, last)
                     self._purged = last
-        except Exception as error:  # an engine may raise errors of its own
+        except Exception as error:  # an engine may raise any error
             if self._is_seen:
                 logger.warning("topics and settings stay as they were: the engine does not respond: %r", error)
             self._is_seen = False

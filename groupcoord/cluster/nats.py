@@ -5,7 +5,7 @@ acknowledges, and elects another leader when one dies. The durability of a serve
 ``sync_interval: always``.
 
 nats-py's own reconnection is not used. It waits until a stopped server has taken the pending data, and would later send
-requests whose callers have given up. Here a request fails at once when its connection is lost.
+requests of callers that have given up. Here a request fails at once when its connection is lost.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ class Participant:
             async with asyncio.timeout(self._dead_s):
                 beats = await self._slot_log.beat(self.node_id, content)
             to_load = self._served.change(lambda _: self.sharing.heard(beats, began_ms))
-        except Exception as error:  # an engine may raise errors of its own
+        except Exception as error:  # an engine may raise any error
             if self._is_heard:
                 logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
             self._is_heard, problem = False, StorageError(repr(error))
@@ -375,7 +375,7 @@ class Participant:
                     result = await carry_out(self._slot_log, partition, operation)
                 finally:
                     self._patience.discard(patience)
-        except Exception as error:  # an engine may raise errors of its own
+        except Exception as error:  # an engine may raise any error
             if partition not in self._unknown:
                 self._unknown.add(partition)
                 logger.warning("log partition %d: the engine is queried again until it responds: %r", partition, error)

@@ -28,7 +28,7 @@ LAYOUT_PARTITION = -1
 """Pseudo-partition with a single slot: the number of log partitions (:mod:`groupcoord.cluster.shared_log`)."""
 
 DOCUMENTS_PARTITION = -2
-"""Pseudo-partition whose last slot holds all documents (:mod:`groupcoord.cluster.documents`)."""
+"""Pseudo-partition with all documents in its last slot (:mod:`groupcoord.cluster.documents`)."""
 
 
 class SlotLogError(GroupcoordError):

@@ -270,7 +270,7 @@ class SlotWriter:
                 self._has_read_on(operation, result)
 
     def _put_refused(self, put: Put, last_slot: int) -> None:
-        # Maybe refused by its own earlier copy, whose response was lost.
+        # Maybe refused by its own earlier copy, after a lost response.
         if last_slot >= put.slot:
             self._refused_by = last_slot
             self._current = Read(put.slot)

@@ -75,7 +75,7 @@ def frame_records(
 
 
 def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, company_min: int) -> tuple[Int64s, Bools]:
-    """Return start and end of each record, and which batches end where their record count says."""
+    """Return start and end of each record, and which batches end after the claimed number of records."""
     bounds = np.zeros((2, int(counts.sum())), np.int64)
     begins, stops = bounds
     order = np.argsort(-counts, kind="stable")

@@ -1,8 +1,8 @@
 """Segment files of paths and URLs, read through fsspec, and the tasks that they are cut into.
 
 Runs that follow logs list the same folders repeatedly. A local folder's modification time shows added, removed and
-replaced files; otherwise only the last segment can have grown. So a log partition costs three system calls, whatever
-its number of segments. A remote store lists a folder in one request, and several folders are listed at a time.
+replaced files; otherwise only the last segment can have grown. So a log partition costs three system calls for any
+number of segments. A remote store lists a folder in one request, and several folders are listed at a time.
 """
 
 from __future__ import annotations

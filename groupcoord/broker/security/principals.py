@@ -26,7 +26,7 @@ _KEYWORDS = {
     "userId": "UID",
 }
 _IA5_STRINGS = {"emailAddress": "1.2.840.113549.1.9.1"}
-"""Attributes without a keyword, whose values Java writes in DER, as hex."""
+"""Attributes without a keyword; Java writes their values in DER, as hex."""
 
 _ESCAPED = re.compile(r'[,+"\\<>;=#]|^ +| +$')
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|$)")

@@ -351,7 +351,7 @@ class SharePartitions:
             self._drop(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def expire_locks(self, led: LedPartition, now_ms: int, until_ms: int | None = None) -> None:
-        """Release records whose locks expire by a time, by default now."""
+        """Release records with locks that expire by a time, by default now."""
         if led.records is not None:
             write = led.records.expire_locks(self.settings_of(led.key.group_id), now_ms, until_ms)
             self.watch_locks(led)

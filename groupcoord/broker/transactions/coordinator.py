@@ -170,7 +170,7 @@ NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 @define(eq=False)
 class _Completion:
-    """Prepared transaction whose markers are being written."""
+    """Prepared transaction with markers being written."""
 
     transaction: Transaction
     missing: int = 0

@@ -68,7 +68,7 @@ class FoldOptions:
 
 @define
 class OpenRebalance:
-    """A rebalance of a KIP-848 group whose row has not been added yet.
+    """Rebalance of a KIP-848 group before its row is added.
 
     Attributes:
         before: the group before it; None if unknown.
