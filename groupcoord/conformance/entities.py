@@ -34,6 +34,7 @@ API_KEYS: dict[str, int] = {
 }
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_PLAIN_TYPES = (int, str, bool, types.NoneType, float)
 _UNSUITABLE = (SerialError, struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
 
@@ -72,7 +73,7 @@ def encode_request(api: str, version: int, correlation_id: int, client_id: str |
         "correlation_id": correlation_id,
         "client_id": client_id,
     }
-    known = {field.name for field in dataclasses.fields(header_class)}
+    known = _field_names(header_class) or ()
     entity = entity_from_plain(request_class, body)
     buffer = io.BytesIO()
     try:
@@ -134,8 +135,11 @@ def entity_from_plain(entity_class: Any, plain: Plain) -> Any:
 
 
 def plain_from_entity(value: Any) -> Plain:
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain_from_entity(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if value.__class__ in _PLAIN_TYPES:
+        return value
+    names = _field_names(value.__class__)
+    if names is not None:
+        return {name: plain_from_entity(getattr(value, name)) for name in names}
     if isinstance(value, tuple | list):
         return [plain_from_entity(element) for element in value]
     if isinstance(value, ErrorCode):
@@ -148,11 +152,7 @@ def plain_from_entity(value: Any) -> Plain:
         return round(value / _MILLISECOND)
     if isinstance(value, datetime.datetime):
         return round((value - _EPOCH) / _MILLISECOND)
-    if isinstance(value, uuid.UUID):
-        return str(value)
-    if value is None or isinstance(value, bool | float):
-        return value
-    return str(value) if isinstance(value, str) else int(value)
+    return str(value) if isinstance(value, str | uuid.UUID) else int(value)
 
 
 def _load(loader: Callable[[int, int], Any], api: str, version: int) -> Any:
@@ -162,6 +162,11 @@ def _load(loader: Callable[[int, int], Any], api: str, version: int) -> Any:
         return loader(API_KEYS[api], version)
     except UnknownEntity:
         raise BodyError(f"{api} has no version {version}") from None
+
+
+@functools.cache
+def _field_names(kind: Any) -> tuple[str, ...] | None:
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 @functools.cache
@@ -175,11 +180,9 @@ def _converters(entity_class: Any) -> dict[str, Callable[[Plain], Any]]:
 
 def _converter(hint: Any, kafka_type: str | None) -> Callable[[Plain], Any]:
     inner, is_list = _unwrap(hint)
-    convert: Callable[[Plain], Any]
+    convert: Callable[[Plain], Any] = _SCALARS.get(kafka_type or "", _same)
     if dataclasses.is_dataclass(inner):
         convert = functools.partial(entity_from_plain, inner)
-    else:
-        convert = _SCALARS.get(kafka_type or "", _same)
     return functools.partial(_convert_list, convert) if is_list else functools.partial(_convert, convert)
 
 
@@ -256,6 +259,5 @@ def _check_fields(entity_class: Any, plain: Plain, path: str) -> None:
         inner, is_list = types_of_fields[name]
         if not dataclasses.is_dataclass(inner):
             continue
-        elements = value if is_list and isinstance(value, list) else [value]
-        for element in elements:
+        for element in value if is_list and isinstance(value, list) else [value]:
             _check_fields(inner, element, f" (in {name})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -70,12 +70,11 @@ def wait_for_topics(server: Server, names: Collection[str]) -> list[dict[str, An
         "include_topic_authorized_operations": False,
     }
     with open_client(server) as client:
-        answers_offsets = "ListOffsets" in listed_apis(client)
         for _ in _attempts(server, "topics are not ready", f": {', '.join(names)}"):
             answered = client.ask("Metadata", 12, query)
             known = [topic for topic in answered["topics"] if topic["name"] in names and _is_ready(topic)]
             # A broker may know the leader of a partition before it leads.
-            needs_leader = answers_offsets and len(answered["brokers"]) == 1
+            needs_leader = len(answered["brokers"]) == 1 and "ListOffsets" in listed_apis(client)
             if len(known) == len(names) and (not needs_leader or _lead(client, known)):
                 break
     return known
@@ -86,10 +85,9 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
     groups = group_ids(transcript, bindings)
     transactional_ids = _transactional_ids(transcript, bindings)
     with open_client(server) as client:
-        apis = listed_apis(client)
         for _ in _attempts(server, "the coordinators are not ready"):
             are_ready = _groups_ready(server, client, groups, several=transcript.nodes > 1)
-            if are_ready and _transactions_ready(client, transactional_ids, apis):
+            if are_ready and _transactions_ready(client, transactional_ids):
                 return
 
 
@@ -195,12 +193,13 @@ def _have_loaded(client: Client, groups: list[str]) -> bool:
     return listed["error_code"] not in _NOT_READY
 
 
-def _transactions_ready(client: Client, transactional_ids: list[str], apis: Container[str]) -> bool:
+def _transactions_ready(client: Client, transactional_ids: list[str]) -> bool:
     if not transactional_ids:
         return True
     found = client.ask("FindCoordinator", 4, {"key_type": 1, "coordinator_keys": transactional_ids})
     if any(answer["error_code"] != "NONE" for answer in found["coordinators"]):
         return False
+    apis = listed_apis(client)
     if "DescribeTransactions" in apis:
         described = client.ask("DescribeTransactions", 0, {"transactional_ids": transactional_ids})
         if any(state["error_code"] in _NOT_READY for state in described["transaction_states"]):

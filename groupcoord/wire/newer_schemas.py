@@ -78,6 +78,7 @@ def response_schema(api_key: int, version: int) -> type[Any]:
     return _schema("response", api_key, version)
 
 
+@cache
 def _schema(kind: str, api_key: int, version: int) -> type[Any]:
     own = _MESSAGES.get((kind, api_key, version))
     if own is not None:
