@@ -1,21 +1,19 @@
 """Simulator of consumers, coordinators, a network and faults on a virtual clock; a seed determines the run."""
 
 from groupcoord.laws import LawBrokenError
-from groupcoord.sim.actors.environment import ClientOperation, GroupOptions, GroupProtocol
-from groupcoord.sim.actors.other_clients import (
+from groupcoord.sim.actors.applications import ShareWorkers, StreamsApplication
+from groupcoord.sim.actors.clients import (
     AdminAction,
     Administrator,
+    Fault,
     ForeignRecords,
     SimpleConsumer,
     TransactionalProducer,
 )
-from groupcoord.sim.actors.scripted_clients import Fault
-from groupcoord.sim.actors.share_workers import ShareWorkers
-from groupcoord.sim.actors.streams_applications import StreamsApplication
+from groupcoord.sim.actors.environment import ClientOperation, GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.reports.page import comparison_page, report_page
 from groupcoord.sim.reports.runs import Comparison, Difference, FleetReport, Run, collect, run_seed, run_seeds
-from groupcoord.sim.reports.timeline import LEGEND, picture
 from groupcoord.sim.scenarios.faults import (
     BrokenConnections,
     BusyApplication,
@@ -39,7 +37,7 @@ from groupcoord.sim.scenarios.faults import (
 from groupcoord.sim.scenarios.file import Scenario, parse_scenario, parse_variants, read_setting
 from groupcoord.sim.scenarios.swarm import swarm_options
 from groupcoord.sim.scenarios.table_reader import ScenarioError
-from groupcoord.sim.world import Outcome, World
+from groupcoord.sim.world import LEGEND, Outcome, World, picture
 
 __all__ = [
     "LEGEND",

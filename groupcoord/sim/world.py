@@ -15,19 +15,20 @@ from groupcoord.events import (
     RebalanceStarted,
 )
 from groupcoord.laws import errors_in, require
+from groupcoord.member.membership import MemberState
 from groupcoord.messages import Request, Response
+from groupcoord.sim.actors.applications import ShareWorkers
+from groupcoord.sim.actors.clients import Fault
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.environment import Stage
 from groupcoord.sim.actors.groups import Disturbances, FastForward, Population
 from groupcoord.sim.actors.observations import Transactions
-from groupcoord.sim.actors.scripted_clients import Fault
-from groupcoord.sim.actors.share_workers import ShareWorkers
 from groupcoord.sim.cluster.log import StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel import WORLD_RANK, LineSink, Scheduler, Trace, rank_of_deadline, stream
+from groupcoord.sim.laws.log_laws import ShareLaws
 from groupcoord.sim.laws.run_laws import RunLaws
-from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.sim.scenarios.faults import LogTrouble, WorldOptions
 
 START_MS = 1_700_000_000_000
@@ -270,3 +271,52 @@ def describe(event: Event) -> str:
             return f"is gone ({cause.value})"
         case _:
             return repr(event)
+
+
+LEGEND = (
+    "nodes: digit up, x down · consumers: . dead  ? outside  j joins  s syncs  r reconciles  l leaves  "
+    "0-9 owns so many (+: more)  z stands still  b is busy  ! failed"
+)
+
+_LETTERS = {
+    MemberState.UNJOINED: "?",
+    MemberState.UNSUBSCRIBED: "?",
+    MemberState.FENCED: "?",
+    MemberState.STALE: "?",
+    MemberState.PREPARING_REBALANCE: "j",
+    MemberState.JOINING: "j",
+    MemberState.RECONCILING: "r",
+    MemberState.ACKNOWLEDGING: "r",
+    MemberState.PREPARE_LEAVING: "l",
+    MemberState.LEAVING: "l",
+    MemberState.COMPLETING_REBALANCE: "s",
+    MemberState.FAILED: "!",
+    MemberState.CLOSED: ".",
+}
+WIDEST = 60
+"""Number of consumers in a :func:`picture`."""
+
+
+def picture(world: World) -> str:
+    """Return one letter for each node and consumer; consumers beyond :data:`WIDEST` are left out."""
+    nodes = "".join(str(node.node_id % 10) if node.is_up else "x" for node in world.cluster.nodes)
+    groups = []
+    left = WIDEST
+    for group in world.groups:
+        shown = group.consumers[:left]
+        left -= len(shown)
+        if shown:
+            groups.append("".join(_letter(consumer) for consumer in shown))
+    return f"{nodes} {' '.join(groups)}"
+
+
+def _letter(consumer: Consumer) -> str:
+    if consumer.member is None:
+        return "."
+    if consumer.is_frozen:
+        return "z"
+    if consumer.is_busy:
+        return "b"
+    if consumer.member.state is MemberState.STABLE:
+        return str(len(consumer.owned)) if len(consumer.owned) < 10 else "+"
+    return _LETTERS[consumer.member.state]

@@ -32,8 +32,7 @@ from groupcoord.sim import (
     parse_scenario,
     run_seed,
 )
-from groupcoord.sim.cluster.leading import Replicated
-from groupcoord.sim.cluster.replicas import OPERATION_MS, Result, SharedSlots
+from groupcoord.sim.cluster.leading import OPERATION_MS, Replicated, Result, SharedSlots
 from groupcoord.sim.kernel import WORLD_RANK
 from groupcoord.sim.scenarios.swarm import swarm_options
 from tests.samples import seeds

@@ -23,8 +23,8 @@ from groupcoord.sim.reports.measures import (
     scale_of,
     ticks,
 )
-from groupcoord.sim.reports.runs import Run
-from groupcoord.sim.reports.timeline import Timeline, draw_timeline, span_of
+from groupcoord.sim.reports.page import draw_timeline, span_of
+from groupcoord.sim.reports.runs import Run, Timeline
 from tests.analysis.report.reports import Page
 from tests.tables import as_one_test
 

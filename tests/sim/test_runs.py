@@ -38,8 +38,8 @@ from groupcoord.sim import (
     run_seed,
     swarm_options,
 )
-from groupcoord.sim.actors.other_clients import FOREIGN
-from groupcoord.sim.actors.scripted_clients import Application
+from groupcoord.sim.actors.applications import Application
+from groupcoord.sim.actors.clients import FOREIGN
 from groupcoord.sim.kernel import WORLD_RANK
 from groupcoord.sim.scenarios.faults import ConsumerFault
 from tests.samples import SEED, portion, sampled, seeds

@@ -20,7 +20,7 @@ from groupcoord.sim import (
     parse_scenario,
     run_seed,
 )
-from groupcoord.sim.actors.other_clients import FOREIGN
+from groupcoord.sim.actors.clients import FOREIGN
 from groupcoord.sim.scenarios.table_reader import line_numbers
 from tests.tables import as_one_test
 

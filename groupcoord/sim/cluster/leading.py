@@ -1,36 +1,53 @@
-"""Leaders of the log partitions of the simulated cluster: elected by a controller, or shared among replicas."""
+"""Leaders of the log partitions of the simulated cluster: elected by a controller, or shared among replicas.
+
+Replicas (:mod:`groupcoord.cluster`) own log partitions by heartbeats. Their engine is a slot log in memory behind a
+network: operations are delayed, lost in either direction, duplicated, or answered by a lagging replica. All decisions
+are made by the code of real replicas.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from groupcoord.log_store import LogRecord
+from groupcoord.cluster.membership import Membership
+from groupcoord.cluster.participant import Sharing, carry_out
+from groupcoord.cluster.slot_log import TAG_BYTES, Beat, Kind, MemorySlotLog, Message, Slot, join, split
+from groupcoord.cluster.slot_store import SlotStore
+from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Put, Read, Unknown
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.laws import require
+from groupcoord.log_store import LogRecord, StorageError, Ticket
+from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.sim.cluster.log import NOBODY, ClusterLog, Leader, NodeLog
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
-from groupcoord.sim.cluster.replicas import SharedSlots, SharedWay, SharingNode
-from groupcoord.sim.kernel import WORLD_RANK, Network, Scheduler, ignore, mixed, stable_number
+from groupcoord.sim.kernel import WORLD_RANK, Network, Scheduler, ignore, mixed, rank_of_node, stable_number
+from groupcoord.storage.log.segment_files import all_records
 
 
-class LedNode(SharingNode, Protocol):
+class LedNode(Protocol):
     """Node as seen by the object that assigns leaders."""
 
+    node_id: int
     name: str
     is_up: bool
     stalled_until_ms: int
     leaders_known: list[tuple[int, int]]
 
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool: ...
+
     def leads(self, partition: int) -> bool: ...
 
-    def leader_changed(self, word: tuple[int, int, int]) -> None: ...
+    def leader_changed(self, change: tuple[int, int, int]) -> None: ...
+
+    def load_shared(self, partition: int, epoch: int) -> None: ...
 
     def settle_after(self, partition: int) -> None: ...
 
+    def settle_all(self) -> None: ...
+
     def failed(self, partition: int) -> None: ...
-
-
-Way = NodeLog | SharedWay
 
 
 class Leading(ABC):
@@ -52,7 +69,7 @@ class Leading(ABC):
         self.on_look: Callable[[int, int, int], None] = ignore
 
     @abstractmethod
-    def way_of(self, node: LedNode, life: int) -> Way: ...
+    def way_of(self, node: LedNode, life: int) -> NodeLog | SharedWay: ...
 
     @abstractmethod
     def start(self) -> None: ...
@@ -99,7 +116,7 @@ class Controlled(Leading):
         self._notice_key = stable_number(seed, "words of the controller")
         log.on_look = lambda epoch, began_ms: self.on_look(0, epoch, began_ms)
 
-    def way_of(self, node: LedNode, life: int) -> Way:
+    def way_of(self, node: LedNode, life: int) -> NodeLog | SharedWay:
         return NodeLog(
             self.log, node.node_id, node.leads, self._scheduler, node.settle_after, node.failed, self.lease_ms
         )
@@ -171,6 +188,338 @@ class Controlled(Leading):
         return 0
 
 
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+T = TypeVar("T")
+
+OPERATION_MS = 1_000
+"""Timeout after which an operation of the engine is repeated."""
+
+AGAIN_MS = 100
+LATE_MS = 2_500
+"""Delay of a duplicated put."""
+
+LATE_RECORDS = 2_000
+"""Records kept for late responses: more than are written while one waits for an ownership check."""
+
+NO_OWNER_TAG = bytes(TAG_BYTES)
+
+Result = int | list[Slot] | Unknown | None
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")
+
+
+class Filled(NamedTuple):
+    """Filled slot with the records that it appended."""
+
+    slot: int
+    appends: list[list[LogRecord]]
+
+
+class Fencer(Protocol):
+    """Process that puts fences, as seen by the engine."""
+
+    node_id: int
+
+    def wants(self, partition: int) -> bool:
+        """Return whether it runs, and owns a log partition or is taking it over."""
+
+
+class SharedSlots:
+    """Engine, and the records in its slots.
+
+    The content of a slot joins the cluster's log when its owner learns that it is filled, or when the next fence is
+    put. Until then its outcome is unknown.
+    """
+
+    def __init__(self, log: ClusterLog, scheduler: Scheduler, options: ReplicaOptions, seed: int) -> None:
+        self.options = options
+        self.on_look: Callable[[int, int, int], None] = ignore
+        self.on_fence: Callable[[int, int], None] = ignore
+        self._log = log
+        self._scheduler = scheduler
+        self._engine = MemorySlotLog()
+        self._chance_key = stable_number(seed, "chance of the engine")
+        self._fencers: dict[bytes, Fencer] = {}
+        self._filled: list[list[Filled]] = [[] for _ in log.leaders]
+        self._ends = [0] * len(log.leaders)
+        self._last_fences: list[dict[int, Fencer]] = [{} for _ in log.leaders]  # by slot, after all other slots
+
+    def new_tag(self, fencer: Fencer) -> bytes:
+        tag = (len(self._fencers) + 1).to_bytes(TAG_BYTES, "big")
+        self._fencers[tag] = fencer
+        return tag
+
+    def is_last(self, partition: int, slot: int) -> bool:
+        """Return whether only abandoned fences follow a slot.
+
+        A process that puts a fence and then crashes has announced nothing, so clients keep using the previous owner.
+        """
+        fences = self._last_fences[partition]
+        return slot >= self._ends[partition] - len(fences) - 1 and not any(
+            number > slot and fencer.wants(partition) for number, fencer in fences.items()
+        )
+
+    def beat(self, name: str, content: bytes) -> list[Beat]:
+        self._engine.now_ms = self._scheduler.time_ms
+        return at_once(self._engine.beat(name, content))
+
+    def carry_out(self, partition: int, operation: Operation) -> Result:
+        """Execute an operation; its outcome is unknown while the log refuses. A lagging replica returns half."""
+        now_ms = self._scheduler.time_ms
+        error = self._log.refusal(partition, now_ms)
+        if error is not None and not (error.outcome_unknown and self._log.survivors(partition, 1)):
+            return UNKNOWN
+        result = at_once(carry_out(self._engine, partition, operation))
+        if isinstance(operation, Put) and result is None:
+            self._take(partition, operation)
+        elif isinstance(result, list) and self._lags(partition):
+            result = result[: len(result) // 2]
+        return UNKNOWN if error is not None else result
+
+    def _take(self, partition: int, put: Put) -> None:
+        message = Message.decoded(put.payload)
+        self._ends[partition] = put.slot + 1
+        if message.kind is Kind.FENCE:
+            fencer = self._last_fences[partition][put.slot] = self._fencers[message.tag]
+            self.heard(partition, put.slot)
+            self._log.leaders[partition] = Leader(fencer.node_id, put.slot)
+            self.on_fence(fencer.node_id, partition)
+            return
+        self._last_fences[partition].clear()
+        if message.kind is Kind.BATCHES:
+            appends = [list(all_records(iter_batches(body))) for body in split(message.body)]
+            self._filled[partition].append(Filled(put.slot, appends))
+        elif message.kind is Kind.MANIFEST:
+            self._log.has_snapshot.add(partition)
+
+    def heard(self, partition: int, last_slot: int) -> None:
+        """Add the records of slots up to ``last_slot`` to the cluster's log."""
+        filled, late = self._filled[partition], self._log.late[partition]
+        while filled and filled[0].slot <= last_slot:
+            for records in filled.pop(0).appends:
+                base_offset = self._log.write(partition, Ticket(partition, -1), records)
+                require(base_offset == records[0].offset, f"{records[0]} was to be at offset {base_offset}")
+                late += records
+        del late[:-LATE_RECORDS]
+
+    def write_foreign(self, partition: int, entry: LogRecord) -> None:
+        """Fill the next slot with a record that no owner requested, so that the owner loses the log partition."""
+        waiting = sum(len(records) for filled in self._filled[partition] for records in filled.appends)
+        offset = self._log.memory.end_offset(partition) + waiting
+        body = join([encode_batch(offset, [(*entry.encoded(), entry.timestamp_ms)])])
+        put = Put(self._ends[partition], Message(Kind.BATCHES, NO_OWNER_TAG, self._ends[partition], body).encoded())
+        at_once(carry_out(self._engine, partition, put))
+        self._take(partition, put)
+
+    def _lags(self, partition: int) -> bool:
+        return mixed(self._chance_key + partition, self._scheduler.time_ms) % 100 < self.options.stale_percent
+
+    def comes_late(self, moment: int) -> bool:
+        return mixed(self._chance_key, ~moment) % 100 < self.options.late_percent
+
+
+class _Flight(NamedTuple):
+    partition: int
+    operation: Operation
+    key: int
+    result: Result = UNKNOWN
+
+
+class SharedWay:
+    """Access of a node to the slots: :class:`~groupcoord.cluster.replica.Replica` without an event loop.
+
+    Attributes:
+        epochs: last epoch of each log partition that this process ever owned.
+        answers_late: True while responses are sent that may have waited for an ownership check.
+    """
+
+    def __init__(
+        self, node: LedNode, name: str, slots: SharedSlots, log: ClusterLog, network: Network, scheduler: Scheduler
+    ) -> None:
+        options = slots.options
+        self.store = SlotStore(
+            lambda: slots.new_tag(self),
+            lease_ms=options.lease_ms,
+            snapshot_bytes_min=options.snapshot_bytes_min,
+        )
+        self.node_id = node.node_id
+        self.epochs: dict[int, int] = {}
+        self.answers_late = False
+        self._node, self._name, self._slots, self._log = node, name, slots, log
+        self._network, self._scheduler = network, scheduler
+        self._key = stable_number("way to the slots", name)
+        self._rank = rank_of_node(node.node_id)
+        self._sent = 0
+        self._awaited: dict[int, int] = {}  # log partition → key of the operation in flight
+        self._beat_number = 0  # events of earlier beats are ignored
+        self._is_beating = False
+        self._is_beat_wanted = False
+        self._is_work_noted = False
+        self._is_over = False
+        self._coordinator: GroupCoordinator | None = None
+        self._sharing: Sharing | None = None
+
+    def connect(self, coordinator: GroupCoordinator) -> None:
+        options = self._slots.options
+        count = coordinator.config.offsets_topic_num_partitions
+        membership = Membership(self._name, count, options.lease_ms, options.dead_ms)
+        self._coordinator = coordinator
+        self._sharing = Sharing(coordinator, self.store, membership, str(self._node.node_id))
+        self.store.on_work = self._note_work
+        self._beat(0)
+
+    def cut(self) -> None:
+        self._is_over = True
+
+    @property
+    def sharing(self) -> Sharing:
+        assert self._sharing is not None, "it was started"
+        return self._sharing
+
+    def owner_of(self, partition: int) -> int:
+        owner = self.sharing.owner_of(partition)
+        return -1 if owner is None else int(owner.address)
+
+    def wants(self, partition: int) -> bool:
+        return not self._is_over and self.store.wants(partition)
+
+    def has_all(self, partition: int) -> bool:
+        return self._slots.is_last(partition, self.store.last_slot(partition))
+
+    def seize(self, partition: int) -> None:
+        self.store.take_over(partition)
+
+    # ------------------------------------------------------------ messages
+
+    def _moment(self) -> int:
+        self._sent += 1
+        return self._key + self._sent
+
+    def _arrival_ms(self, key: int) -> int:
+        now_ms = self._scheduler.time_ms
+        return now_ms + self._network.latency.at(key, now_ms)
+
+    def _is_lost(self, key: int) -> bool:
+        loss = self._network.loss
+        return loss is not None and loss.strikes(key + self._scheduler.time_ms)
+
+    # ------------------------------------------------------------ beats
+
+    def _beat(self, number: int) -> None:
+        if self._is_over or number != self._beat_number or self._node.is_stalled(self._beat, number):
+            return
+        self._beat_number, self._is_beating, self._is_beat_wanted = number + 1, True, False
+        now_ms, key, content = self._scheduler.time_ms, self._moment(), self.sharing.announcement()
+        due = self._beat_number, now_ms, key
+        if not self._is_lost(key):
+            self._scheduler.at(self._arrival_ms(key), self._rank, self._beat_arrives, (due, content))
+        self._scheduler.at(now_ms + self._slots.options.dead_ms, self._rank, self._beat_is_given_up, due[0])
+
+    def _beat_arrives(self, beat: tuple[tuple[int, int, int], bytes]) -> None:
+        (number, began_ms, key), content = beat
+        beats = self._slots.beat(self._name, content)
+        if not self._is_lost(~key):
+            self._scheduler.at(self._arrival_ms(~key), self._rank, self._beat_is_heard, (number, began_ms, beats))
+
+    def _beat_is_heard(self, heard: tuple[int, int, list[Beat]]) -> None:
+        number, began_ms, beats = heard
+        if self._is_over or number != self._beat_number or not self._is_beating:
+            return
+        if self._node.is_stalled(self._beat_is_heard, heard):
+            return
+        assert self._coordinator is not None, "it was started"
+        self.answers_late = not self._coordinator.may_answer()
+        to_load = self.sharing.heard(beats, began_ms)
+        for partition, epoch in self.store.owned.items():
+            self._slots.on_look(partition, epoch, began_ms)
+        for partition, epoch in to_load:
+            self._node.load_shared(partition, epoch)
+        self._end_beat(began_ms)
+
+    def _beat_is_given_up(self, number: int) -> None:
+        if self._is_over or number != self._beat_number or not self._is_beating:
+            return
+        if self._node.is_stalled(self._beat_is_given_up, number):
+            return
+        self.sharing.not_heard(StorageError("the beat was lost"))
+        self._end_beat(self._scheduler.time_ms)
+
+    def _end_beat(self, began_ms: int) -> None:
+        self._is_beating = False
+        self._node.settle_all()
+        self.answers_late = False
+        self._work(None)
+        next_ms = self._scheduler.time_ms if self._is_beat_wanted else began_ms + self._slots.options.beat_ms
+        self._scheduler.at(next_ms, self._rank, self._beat, self._beat_number)
+
+    def _want_beat(self) -> None:
+        if not self._is_beating and not self._is_beat_wanted:
+            self._scheduler.at(self._scheduler.time_ms, self._rank, self._beat, self._beat_number)
+        self._is_beat_wanted = True
+
+    # ------------------------------------------------------------ the store's work
+
+    def _note_work(self) -> None:
+        if not self._is_work_noted:
+            self._is_work_noted = True
+            self._scheduler.at(self._scheduler.time_ms, self._rank, self._work)
+
+    def _work(self, _: None) -> None:
+        if self._is_over or self._node.is_stalled(self._work, None):
+            return
+        self._is_work_noted = False
+        for partition, operation in self.store.next_operations():
+            self._send(_Flight(partition, operation, self._moment()))
+        assert self._coordinator is not None, "it was started"
+        if self.store.is_look_wanted and not self._coordinator.may_answer():
+            self._want_beat()
+
+    def _send(self, flight: _Flight) -> None:
+        now_ms = self._scheduler.time_ms
+        self._awaited[flight.partition] = flight.key
+        self._scheduler.at(now_ms + OPERATION_MS, self._rank, self._done, flight)
+        if not self._is_lost(flight.key):
+            arrival_ms = self._arrival_ms(flight.key)
+            if not isinstance(flight.operation, Read):
+                arrival_ms = self._log.durable_ms(arrival_ms)
+            self._scheduler.at(arrival_ms, self._rank, self._arrive, flight)
+        if isinstance(flight.operation, Put) and self._slots.comes_late(flight.key):
+            self._scheduler.at(now_ms + LATE_MS, self._rank, self._arrive, flight)
+
+    def _arrive(self, flight: _Flight) -> None:
+        result = self._slots.carry_out(flight.partition, flight.operation)
+        if not self._is_lost(~flight.key):
+            back_ms = self._arrival_ms(~flight.key) + (AGAIN_MS if result is UNKNOWN else 0)
+            self._scheduler.at(back_ms, self._rank, self._done, flight._replace(result=result))
+
+    def _done(self, flight: _Flight) -> None:
+        if self._is_over or self._node.is_stalled(self._done, flight):
+            return
+        partition = flight.partition
+        # A repeated operation has a new key, so that results of earlier attempts are ignored.
+        if self._awaited.get(partition) != flight.key:
+            return
+        del self._awaited[partition]
+        self.store.done(partition, flight.operation, flight.result)
+        self._slots.heard(partition, self.store.last_slot(partition))
+        self.epochs.update(self.store.owned)
+        if self.sharing.settle():
+            self._want_beat()
+        self.sharing.snapshot(partition)
+        self._node.settle_all()
+        self._work(None)
+
+
 class Replicated(Leading):
     """Leaders among replicas, which share the log partitions by a slot log and heartbeats."""
 
@@ -189,7 +538,7 @@ class Replicated(Leading):
     def _report_fence(self, node_id: int, partition: int) -> None:
         self.on_change(f"node {node_id}", f"takes log partition {partition} over")
 
-    def way_of(self, node: LedNode, life: int) -> Way:
+    def way_of(self, node: LedNode, life: int) -> SharedWay:
         name = f"{node.node_id}.{life}"
         way = SharedWay(node, name, self.slots, self.log, self._network, self._scheduler)
         self._ways[node.node_id] = way
@@ -223,7 +572,3 @@ class Replicated(Leading):
 
     def place(self, partitions: Collection[int]) -> int | None:
         return next(iter(partitions)) if len(partitions) == 1 else None
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))

@@ -16,8 +16,8 @@ from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
-from groupcoord.sim.cluster.leading import Controlled, Leading, Replicated, Way
-from groupcoord.sim.cluster.log import ClusterLog, StoreFault
+from groupcoord.sim.cluster.leading import Controlled, Leading, Replicated, SharedWay
+from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.cluster.share_server import ShareServer
 from groupcoord.sim.cluster.topics import SharedTopics, Topics
@@ -52,7 +52,7 @@ class CoordinatorNode:
         self.address = Node(node_id, f"node-{node_id}", 9092)
         self.is_up = False
         self.coordinator: GroupCoordinator | None = None
-        self.log: Way | None = None
+        self.log: NodeLog | SharedWay | None = None
         self.shares: ShareServer | None = None
         self.outstanding: dict[Exchange, None] = {}
         self.touched: set[int] = set()
@@ -268,11 +268,11 @@ class CoordinatorNode:
 
     # ------------------------------------------------------------ leading log partitions
 
-    def leader_changed(self, word: tuple[int, int, int]) -> None:
+    def leader_changed(self, change: tuple[int, int, int]) -> None:
         """Receive the leader of a log partition; notifications may arrive out of order."""
-        if self.coordinator is None or self.is_stalled(self.leader_changed, word):
+        if self.coordinator is None or self.is_stalled(self.leader_changed, change):
             return
-        partition, leader_id, epoch = word
+        partition, leader_id, epoch = change
         if epoch > self.leaders_known[partition][1]:
             self.leaders_known[partition] = (leader_id, epoch)
             if self.shares is not None:

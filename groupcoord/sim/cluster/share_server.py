@@ -25,7 +25,7 @@ from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
 from groupcoord.sim.cluster.log import NodeLog
-from groupcoord.sim.cluster.topics import STATES, LedData, SharedTopics
+from groupcoord.sim.cluster.topics import STATES_PARTITION, LedData, SharedTopics
 from groupcoord.sim.kernel import Exchange, Latency, Scheduler, SimulatedConnection, rank_of_node, stable_number
 from groupcoord.wire.share_messages import ShareFetch
 
@@ -103,10 +103,10 @@ class ShareServer:
             question.answer(question.request.refused(ErrorCode.NOT_COORDINATOR))
 
     def leader_changed(self, partition: int, epoch: int, *, leads: bool) -> None:
-        if partition == STATES:
-            self.states.unload(STATES)
+        if partition == STATES_PARTITION:
+            self.states.unload(STATES_PARTITION)
             if leads:
-                self.states.load(STATES, epoch)
+                self.states.load(STATES_PARTITION, epoch)
         self.settle()
 
     def start_offset(self, key: SharePartitionKey) -> int:
@@ -193,7 +193,7 @@ class ShareServer:
     # ------------------------------------------------------------ the share coordinator
 
     def _query_coordinator(self, request: ShareStateRequest, token: Token) -> None:
-        target = self._node.known_leader(STATES)
+        target = self._node.known_leader(STATES_PARTITION)
         arrival_ms = self._scheduler.time_ms + self._travel_ms(target)
         # Without a known leader (-1), the request fails on arrival.
         self._scheduler.at(arrival_ms, rank_of_node(max(target, 1)), self._arrive, (target, self, request, token))
@@ -223,7 +223,7 @@ class ShareServer:
 
     def answered_later(self, question: _Question, response: ShareStateResponse) -> None:
         """Schedule the arrival of a response, with the latency of the leader that is known now."""
-        arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.known_leader(STATES))
+        arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.known_leader(STATES_PARTITION))
         self._scheduler.at(arrival_ms, self._rank, self._take_answer, (question, response))
 
     def _take_answer(self, answered: tuple[_Question, ShareStateResponse]) -> None:

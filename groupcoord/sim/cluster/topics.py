@@ -142,7 +142,7 @@ def indices_of(topics: Iterable[_PartitionsOfTopic]) -> set[tuple[UUID, int]]:
 
 GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 
-STATES = 0
+STATES_PARTITION = 0
 """Log partition whose leader is also the share coordinator, with a single partition of states."""
 
 EpochOf = Callable[[int], int | None]

@@ -67,6 +67,7 @@ from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.kernel import mixed
 from groupcoord.sim.laws.log_laws import (
     LogLaws,
+    ShareLaws,
     assignment_in,
     check_deleted,
     check_described,
@@ -74,7 +75,6 @@ from groupcoord.sim.laws.log_laws import (
     check_heartbeat_response,
     check_listed,
 )
-from groupcoord.sim.laws.share_laws import ShareLaws
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 
 OF_NO_OWNER = (FindCoordinator, ListGroups, ShareFetch, ShareAcknowledge)

@@ -1,15 +1,27 @@
-"""HTML pages of simulations: the report of one fleet, and the comparison of variants."""
+"""HTML pages of simulations: the report of one fleet, the comparison of variants, and timelines of groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from attrs import frozen
+
 from groupcoord.analysis.report.html import layout
-from groupcoord.analysis.report.html.layout import EMPTY, Html, Section, element, joined, listing, paragraph, soft
+from groupcoord.analysis.report.html.layout import (
+    EMPTY,
+    OWNER_COLOURS,
+    Html,
+    Section,
+    element,
+    joined,
+    legend,
+    listing,
+    paragraph,
+    soft,
+)
 from groupcoord.analysis.report.text import counted, format_duration, listed
-from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Distribution, Measure, Scale, plot, scale_of
-from groupcoord.sim.reports.runs import COMPARED_MAX, Comparison, Difference, FleetReport
-from groupcoord.sim.reports.timeline import draw_timeline, span_of
+from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Distribution, Measure, Scale, plot, scale_of, ticks
+from groupcoord.sim.reports.runs import COMPARED_MAX, Comparison, Difference, FleetReport, Timeline
 
 _DISTRIBUTION_HEAD = ("@measure", "@unit", "#values", "#least", "#p50", "#p90", "#p99", "#most", "#mean")
 
@@ -298,3 +310,97 @@ def _timelines_of_variants(comparison: Comparison) -> Html:
         for report in comparison.reports
         for timeline in report.runs[0].timelines
     )
+
+
+WIDTH, LEFT, RIGHT = 1040, 120, 16
+ROW, TOP, BOTTOM = 12, 30, 24
+MARGIN = 0.04
+"""Margin before the first and after the last event, as a part of the time between them."""
+
+
+def span_of(timelines: Sequence[Timeline]) -> tuple[int, int]:
+    """Return the span of events in timelines, with a margin, or the whole run without events."""
+    end_ms = max((timeline.duration_ms for timeline in timelines), default=0)
+    moments = [at_ms for timeline in timelines for at_ms in timeline.happenings()]
+    if not moments:
+        return 0, end_ms
+    first_ms, last_ms = min(moments), max(moments)
+    margin_ms = max(round((last_ms - first_ms) * MARGIN), 1_000)
+    return max(first_ms - margin_ms, 0), min(last_ms + margin_ms, end_ms)
+
+
+def draw_timeline(timeline: Timeline, span: tuple[int, int], title: str = "") -> Html:
+    """Return the picture of a group: a row of rebalances, and a row for each partition; empty without partitions.
+
+    ``span`` is in milliseconds since the start of the run.
+    """
+    if not timeline.rows:
+        return EMPTY
+    height = TOP + (len(timeline.rows) + 1) * ROW + BOTTOM
+    axis = _Axis(*span)
+    parts: list[Html] = []
+    for at_ms in ticks(*span, 9, is_time=True):
+        x = axis.x(at_ms)
+        parts += [
+            layout.line(x, TOP - 4, x, height - BOTTOM, "grid"),
+            layout.label(x, height - 8, format_duration(at_ms) if at_ms else "0", "middle"),
+        ]
+    parts.append(layout.label(LEFT - 6, TOP + ROW - 3, "rebalances", "end"))
+    for start_ms, end_ms in timeline.rebalances:
+        text = f"rebalance, {format_duration(end_ms - start_ms)}, from {format_duration(start_ms)} on"
+        parts += axis.bar(start_ms, end_ms, TOP, "finding", text, width_min=1.5)
+    consumers = sorted({consumer for _, spans in timeline.rows for consumer, _, _ in spans}, key=_in_order)
+    styles = {consumer: f"owner-{place % OWNER_COLOURS}" for place, consumer in enumerate(consumers)}
+    for place, (name, spans) in enumerate(timeline.rows, 1):
+        y = TOP + place * ROW
+        parts.append(layout.label(LEFT - 6, y + ROW - 3, name, "end"))
+        for consumer, start_ms, end_ms in spans:
+            text = f"{name}: {consumer}, {format_duration(start_ms)} to {format_duration(end_ms)}"
+            parts += axis.bar(start_ms, end_ms, y, styles[consumer], text)
+    label = f"time line of {timeline.group_id}: rebalances and owners of partitions"
+    return joined(
+        (
+            element("h3", f"{title}: " if title else "", element("code", timeline.group_id)),
+            soft(_summary(timeline, axis, len(consumers))),
+            legend([(consumer, styles[consumer]) for consumer in consumers[:OWNER_COLOURS]]),
+            element("div", layout.picture(WIDTH, height, label, parts), class_="plot"),
+        )
+    )
+
+
+@frozen
+class _Axis:
+    """Horizontal axis for the shown span."""
+
+    start_ms: int
+    end_ms: int
+
+    def x(self, at_ms: int) -> float:
+        shown_ms = min(max(at_ms, self.start_ms), self.end_ms) - self.start_ms
+        return LEFT + shown_ms * (WIDTH - LEFT - RIGHT) / max(self.end_ms - self.start_ms, 1)
+
+    def bar(self, start_ms: int, end_ms: int, y: float, style: str, text: str, width_min: float = 0) -> list[Html]:
+        if end_ms < self.start_ms or start_ms > self.end_ms:
+            return []
+        left, right = self.x(start_ms), self.x(end_ms)
+        return [layout.titled(text, [layout.rect(left, y, max(right - left, width_min), ROW - 2, style)])]
+
+
+def _summary(timeline: Timeline, axis: _Axis, consumer_count: int) -> str:
+    shown = sum(end_ms >= axis.start_ms and start_ms <= axis.end_ms for start_ms, end_ms in timeline.rebalances)
+    text = [f"{counted(shown, 'rebalance')}; a colour is a consumer, a gap is time without an owner."]
+    if left_out := timeline.partition_count - len(timeline.rows):
+        text.append(f"{counted(left_out, 'partition')} more are not shown.")
+    if consumer_count > OWNER_COLOURS:
+        text.append(f"Of {consumer_count:,} consumers some share a colour.")
+    if axis.end_ms - axis.start_ms < timeline.duration_ms:
+        text.append(
+            f"{format_duration(axis.end_ms - axis.start_ms)} of {format_duration(timeline.duration_ms)} are shown, "
+            "the span with measured events."
+        )
+    return " ".join([*text, "Hover over a bar for its consumer and times."])
+
+
+def _in_order(consumer: str) -> tuple[str, int]:
+    name, _, number = consumer.rpartition("-")
+    return (name, int(number)) if number.isdecimal() else (consumer, 0)

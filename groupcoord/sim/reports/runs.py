@@ -19,9 +19,8 @@ from attrs import define, field, frozen
 from groupcoord.sim.actors.environment import ClientOperation
 from groupcoord.sim.kernel import LineSink
 from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, ConsumerGroup, Distribution, Measure
-from groupcoord.sim.reports.timeline import Timeline, timelines_of
 from groupcoord.sim.scenarios.faults import WorldOptions
-from groupcoord.sim.world import Outcome, World
+from groupcoord.sim.world import START_MS, Outcome, World
 
 COMPARED_MAX = 6
 """Maximum number of groups compared in a report."""
@@ -37,6 +36,51 @@ class GroupFigures:
     group_id: str
     values: dict[str, tuple[int, ...]]
     causes: dict[str, int]
+
+
+ROWS_MAX, SPANS_MAX = 48, 4_000
+"""Limits of a timeline: partitions, and owners of each."""
+
+
+@frozen
+class Timeline:
+    """Timeline of a group in one seed; times are milliseconds since the start of the run.
+
+    Attributes:
+        measured_from_ms: start of the measurement.
+        rebalances: start and end of each.
+        rows: partitions with their owners' spans (consumer, start, end), as many as fit into a picture.
+    """
+
+    group_id: str
+    duration_ms: int
+    measured_from_ms: int
+    rebalances: tuple[tuple[int, int], ...]
+    rows: tuple[tuple[str, tuple[tuple[str, int, int], ...]], ...]
+    partition_count: int
+
+    def happenings(self) -> Iterator[int]:
+        """Yield the times of events since the start of the measurement, except those that the end of the run causes."""
+        for start_ms, end_ms in self.rebalances:
+            if end_ms > self.measured_from_ms:
+                yield from (max(start_ms, self.measured_from_ms), end_ms)
+        for _, spans in self.rows:
+            for _, *moments in spans:
+                yield from (at_ms for at_ms in moments if self.measured_from_ms < at_ms < self.duration_ms)
+
+
+def timelines_of(world: World) -> Iterator[Timeline]:
+    duration_ms = world.scheduler.time_ms - START_MS
+    for group in world.groups:
+        seen = group.observations
+        spans: dict[str, list[tuple[str, int, int]]] = {f"{p.topic}-{p.partition}": [] for p in sorted(seen.figures())}
+        for partition, consumer, start_ms, end_ms in seen.owned:
+            name = f"{partition.topic}-{partition.partition}"
+            spans[name].append((consumer, start_ms - START_MS, end_ms - START_MS))
+        rows = tuple((name, tuple(found[:SPANS_MAX])) for name, found in list(spans.items())[:ROWS_MAX])
+        rebalances = tuple((start - START_MS, end - START_MS) for start, end in seen.rebalances)
+        measured_from_ms = world.options.measure_from_ms
+        yield Timeline(group.options.group_id, duration_ms, measured_from_ms, rebalances, rows, len(spans))
 
 
 @frozen

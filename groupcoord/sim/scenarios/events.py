@@ -9,18 +9,17 @@ from typing import Any
 
 from attrs import field, frozen
 
-from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
-from groupcoord.sim.actors.other_clients import (
+from groupcoord.sim.actors.applications import Application, ShareWorkers, StreamsApplication
+from groupcoord.sim.actors.clients import (
     FOREIGN,
     AdminAction,
     Administrator,
+    Fault,
     ForeignRecords,
     SimpleConsumer,
     TransactionalProducer,
 )
-from groupcoord.sim.actors.scripted_clients import Application, Fault
-from groupcoord.sim.actors.share_workers import ShareWorkers
-from groupcoord.sim.actors.streams_applications import StreamsApplication
+from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.scenarios.faults import (
     BusyApplication,

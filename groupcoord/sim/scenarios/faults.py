@@ -7,10 +7,10 @@ from functools import partial
 
 from attrs import frozen
 
+from groupcoord.sim.actors.clients import Fault
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol, Stage
 from groupcoord.sim.actors.groups import Population
-from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel import Chance, stable_number
 

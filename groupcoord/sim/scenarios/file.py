@@ -18,8 +18,8 @@ from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
 from groupcoord.member import MemberConfig
 from groupcoord.member.parts import chosen_assignors
+from groupcoord.sim.actors.clients import Fault
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
-from groupcoord.sim.actors.scripted_clients import Fault
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel import stream
 from groupcoord.sim.scenarios.events import CLIENT_EVENTS, FAULT_EVENTS, PROGRAMS, SIMPLE_CONSUMER, EventTargets

@@ -11,18 +11,17 @@ from attrs import evolve, frozen
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config, MigrationPolicy
 from groupcoord.member import MemberConfig
-from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
-from groupcoord.sim.actors.other_clients import (
+from groupcoord.sim.actors.applications import ShareWorkers, StreamsApplication
+from groupcoord.sim.actors.clients import (
     FOREIGN,
     AdminAction,
     Administrator,
+    Fault,
     ForeignRecords,
     SimpleConsumer,
     TransactionalProducer,
 )
-from groupcoord.sim.actors.scripted_clients import Fault
-from groupcoord.sim.actors.share_workers import ShareWorkers
-from groupcoord.sim.actors.streams_applications import StreamsApplication
+from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel import stream
 from groupcoord.sim.scenarios.faults import (
