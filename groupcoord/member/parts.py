@@ -259,7 +259,7 @@ def assemble(
     protocol = _common_protocol(chosen)
     classic = MembershipManager(config.group_instance_id, outputs)
     parts = _parts(config, classic, outputs, random, waits_for_listener=waits_for_listener)
-    return parts, ClassicProtocol(parts, classic, chosen, protocol)
+    return parts, ClassicProtocol(parts, classic, {assignor.name: assignor for assignor in chosen}, protocol)
 
 
 def _parts(
