@@ -28,6 +28,11 @@ _DOUBLINGS_MAX = 63
 """Bounds the shift; no maximum is that long."""
 
 
+def no_jitter() -> float:
+    """Return the value that gives every wait its exact length."""
+    return 0.5
+
+
 class ExponentialBackoff:
     """Doubles the wait with each attempt, with jitter, up to a maximum.
 

@@ -6,17 +6,24 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.messages import Node, Response
-from groupcoord.errors import ErrorCode
+from groupcoord.core.messages import FindCoordinator, Node, OffsetCommit, OffsetFetch, Response
+from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.member.assignors import Assignor, Cluster
+from groupcoord.member.classic.heartbeats import MembershipManager
+from groupcoord.member.classic.leader import chosen_assignors, common_protocol
+from groupcoord.member.classic.protocol import ClassicProtocol
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.coordinator_link import NEVER_MS
+from groupcoord.member.consumer.heartbeats import ConsumerMembership, new_member_id
+from groupcoord.member.consumer.protocol import ConsumerProtocol
+from groupcoord.member.coordinator_link import NEVER_MS, no_jitter
 from groupcoord.member.membership import IllegalCallError, MemberState
 from groupcoord.member.offsets import Commit, CommitKind, Fetch
-from groupcoord.member.outputs import ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output, Send
-from groupcoord.member.parts import Dispatcher, assemble, no_jitter
-from groupcoord.member.protocol import CloseOperation
-from groupcoord.member.subscription import SubscriptionPattern, to_offset
+from groupcoord.member.outputs import Closed, ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output, Send
+from groupcoord.member.protocol import CloseOperation, Closing, ClosingStep, GroupProtocol, Parts
+from groupcoord.member.subscription import SubscriptionKind, SubscriptionPattern, to_offset
+
+_UNSUBSCRIBE_REASON = "the consumer unsubscribed from all topics"
+_CLOSE_REASON = "the consumer is being closed"
 
 
 class Member:
@@ -46,7 +53,10 @@ class Member:
             although the coordinator assigns.
     """
 
-    __slots__ = ("_config", "_dispatcher", "_last_id", "_parts", "_protocol")
+    __slots__ = (
+        *("_closing", "_config", "_deadline_ms", "_is_quiet", "_is_unsubscribing", "_last_id", "_others_ms", "_parts"),
+        *("_poll_due_ms", "_poll_until_ms", "_protocol"),
+    )
 
     def __init__(
         self,
@@ -59,12 +69,29 @@ class Member:
         member_id: str | None = None,
     ) -> None:
         self._config = config
-        self._parts, self._protocol = assemble(
-            config, assignors, random, member_id, waits_for_listener=waits_for_listener
-        )
+        outputs: list[Output] = []
+        self._protocol: GroupProtocol
+        if config.is_consumer_protocol:
+            if assignors is not None:
+                raise ConfigError("setting 'group.protocol' is 'consumer': the coordinator assigns, not the member")
+            consumer = ConsumerMembership(config.group_instance_id, outputs, member_id or new_member_id(random))
+            self._parts = Parts.of(config, consumer, outputs, random, waits_for_listener=waits_for_listener)
+            self._protocol = ConsumerProtocol(self._parts, consumer)
+        else:
+            chosen = chosen_assignors(config.partition_assignment_strategy) if assignors is None else tuple(assignors)
+            by_name = {assignor.name: assignor for assignor in chosen}
+            classic = MembershipManager(config.group_instance_id, outputs)
+            self._parts = Parts.of(config, classic, outputs, random, waits_for_listener=waits_for_listener)
+            self._protocol = ClassicProtocol(self._parts, classic, by_name, common_protocol(chosen))
         self._parts.commits.restart_interval(now_ms)
-        self._dispatcher = Dispatcher(self._parts, self._protocol)
         self._last_id = 0
+        self._closing: Closing | None = None
+        self._is_unsubscribing = False  # leaves once the listener has handled the revocation of all partitions
+        self._is_quiet = False  # in the group, with nothing due but heartbeats and automatic commits
+        self._poll_until_ms = 0
+        self._poll_due_ms = NEVER_MS  # when the application's poll has something to do
+        self._others_ms = NEVER_MS  # deadline of all but heartbeats and their responses
+        self._deadline_ms = NEVER_MS
 
     # ------------------------------------------------------------ what the application calls
 
@@ -85,7 +112,7 @@ class Member:
             return
         self._parts.subscription.subscribe(wanted)
         self._want_topics()
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     def subscribe_pattern(self, pattern: str | SubscriptionPattern, now_ms: int) -> None:
         """Subscribe to all topics whose whole names match a regular expression.
@@ -104,13 +131,13 @@ class Member:
             if not self._config.is_consumer_protocol:
                 raise IllegalCallError("a SubscriptionPattern needs 'group.protocol' to be 'consumer'")
             self._parts.subscription.subscribe_regex(pattern)
-            self._dispatcher.settle(now_ms)
+            self._settle(now_ms)
             return
         try:
             self._parts.subscription.subscribe_pattern(pattern, self._parts.topic_metadata.cluster.topics)
         except re.error as error:
             raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     def assign(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Own these partitions without group management; no partitions mean :meth:`unsubscribe`.
@@ -125,14 +152,14 @@ class Member:
             return
         self._parts.subscription.assign(wanted)
         self._want_topics()
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     def unsubscribe(self, now_ms: int) -> None:
         """Give up all partitions and the subscription, and leave the group as :meth:`close` does."""
         self._check_open()
         self._protocol.drop_all()
-        self._dispatcher.is_unsubscribing = True
-        self._dispatcher.settle(now_ms)
+        self._is_unsubscribing = True
+        self._settle(now_ms)
 
     def poll(self, now_ms: int, timeout_ms: int = 0) -> None:
         """Start a poll of the application, which ends at ``now_ms + timeout_ms``; join and rejoin as needed.
@@ -141,16 +168,16 @@ class Member:
         very long timeout is enough.
         """
         self._check_open()
-        self._dispatcher.poll_until_ms = now_ms + timeout_ms
+        self._poll_until_ms = now_ms + timeout_ms
         self._protocol.polled(now_ms + timeout_ms)
-        self._dispatcher.progress(now_ms)
-        self._dispatcher.settle(now_ms)
+        self._progress(now_ms)
+        self._settle(now_ms)
 
     def enforce_rebalance(self, now_ms: int, reason: str = "") -> None:
         """Rejoin with the next poll (KIP-568). Does nothing in a consumer group."""
         self._check_open()
         self._protocol.request_rejoin(reason or "rebalance enforced by user")
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Set the positions of the application: the next offset to read of each partition. Automatic commits commit
@@ -193,7 +220,7 @@ class Member:
         wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         commit = self._new_commit(offsets, CommitKind.SYNC, now_ms + wait_ms)
         self._parts.commits.begin_sync(commit, now_ms)
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
         return commit.commit_id
 
     def commit_async(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], now_ms: int) -> int:
@@ -203,7 +230,7 @@ class Member:
         """
         commit = self._new_commit(offsets, CommitKind.ASYNC, 0)
         self._parts.commits.begin_async(commit, now_ms)
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
         return commit.commit_id
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition], now_ms: int, timeout_ms: int | None = None) -> int:
@@ -218,7 +245,7 @@ class Member:
         self._last_id += 1
         fetch = Fetch(self._last_id, wanted, now_ms + wait_ms)
         self._parts.fetches.begin(fetch, now_ms)
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
         return fetch.fetch_id
 
     def close(self, now_ms: int, timeout_ms: int = 30_000, operation: CloseOperation = CloseOperation.DEFAULT) -> None:
@@ -231,9 +258,13 @@ class Member:
             timeout_ms: the time limit for responses.
             operation: the choice whether to leave the group.
         """
-        if self._dispatcher.closing is None:
-            self._dispatcher.close(now_ms, now_ms + timeout_ms, operation)
-        self._dispatcher.settle(now_ms)
+        if self._closing is None:
+            commit, deadline_ms = None, now_ms + timeout_ms
+            self._parts.gate.is_shut = False  # closing does not wait for the listener's earlier event
+            if self._config.enable_auto_commit and not self._parts.membership.has_ended:
+                commit = self._parts.commits.begin_all(CommitKind.SYNC, now_ms, deadline_ms)
+            self._closing = Closing(deadline_ms, operation, commit)
+        self._settle(now_ms)
 
     def recover(self, now_ms: int) -> None:
         """Continue after a :class:`Failed` event: the next poll rejoins, and the owned partitions count as lost.
@@ -247,7 +278,7 @@ class Member:
             raise IllegalCallError(f"the member has not failed: it is {self._parts.membership.state.value}")
         self._protocol.recover()
         self._parts.gate.is_shut = False
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     # ------------------------------------------------------------ what the host brings
 
@@ -256,7 +287,12 @@ class Member:
         send = self._parts.link.in_flight.pop(request_id, None)
         if send is None:
             return
-        self._dispatcher.receive(send, response, now_ms)
+        # Fast path: nothing but the deadline depends on such a response.
+        if self._is_quiet and self._protocol.answered(send, response, now_ms):
+            self._update_quiet_deadline()
+        else:
+            self._hand_over(send, response, now_ms)
+            self._settle(now_ms)
 
     def request_failed(self, request_id: int, error_code: ErrorCode, now_ms: int) -> None:
         """Handle a request without a response.
@@ -275,13 +311,13 @@ class Member:
             self._parts.link.broken.append(send)
             self._parts.link.lose("disconnected")
         else:
-            self._dispatcher.failed(send, error_code, now_ms)
-        self._dispatcher.settle(now_ms)
+            self._request_failed(send, error_code, now_ms)
+        self._settle(now_ms)
 
     def disconnected(self, now_ms: int) -> None:
         """Handle the loss of the connection to the coordinator: all requests to it have failed."""
         self._parts.link.lose("disconnected")
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     def update_metadata(self, cluster: Cluster, now_ms: int) -> None:
         """Replace the known topics of the cluster.
@@ -295,25 +331,35 @@ class Member:
         )
         self._parts.subscription.match(cluster.topics)
         self._protocol.metadata_updated(now_ms)
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
         """Handle the result of :meth:`AssignmentNeeded.compute`. An outdated one is ignored."""
         self._protocol.assignment_computed(computed, now_ms)
-        self._dispatcher.settle(now_ms)
+        self._settle(now_ms)
 
     def listener_returned(self, now_ms: int) -> None:
         """Continue after an event that the member waits for (``waits_for_listener``); do nothing without one."""
         if not self._parts.gate.is_shut:
             return
         self._parts.gate.is_shut = False
-        self._dispatcher.progress(now_ms)
-        self._dispatcher.settle(now_ms)
+        self._progress(now_ms)
+        self._settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Handle everything that is due."""
-        if now_ms >= self._dispatcher.deadline_ms:
-            self._dispatcher.tick(now_ms)
+        if now_ms < self._deadline_ms:
+            return
+        if (
+            self._is_quiet
+            and now_ms < self._others_ms
+            and now_ms < self._parts.link.deadline_ms()
+            and self._protocol.beat_on(now_ms)
+        ):
+            self._update_quiet_deadline()
+        else:
+            self._do_what_is_due(now_ms)
+            self._settle(now_ms)
 
     # ------------------------------------------------------------ what the host takes
 
@@ -325,8 +371,7 @@ class Member:
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is due, or None if nothing is due without an input."""
-        deadline_ms = self._dispatcher.deadline_ms
-        return deadline_ms if deadline_ms < NEVER_MS else None
+        return self._deadline_ms if self._deadline_ms < NEVER_MS else None
 
     @property
     def in_flight(self) -> Mapping[int, Send]:
@@ -390,16 +435,16 @@ class Member:
             and not self._parts.link.in_flight
             and self._parts.commits.is_idle
             and self._parts.fetches.is_idle
-            and self._dispatcher.closing is None
+            and self._closing is None
             and not self._protocol.is_busy
         )
 
     # ------------------------------------------------------------ inside
 
     def _check_open(self) -> None:
-        if self._dispatcher.closing is not None:
+        if self._closing is not None:
             raise IllegalCallError("the member is closed")
-        if self._dispatcher.is_unsubscribing:
+        if self._is_unsubscribing:
             raise IllegalCallError("the member unsubscribes: its listener has not returned")
 
     def _check_has_group(self) -> None:
@@ -423,3 +468,158 @@ class Member:
     def _want_topics(self) -> None:
         if self._parts.topic_metadata.missing(self._parts.subscription.metadata_topics() or ()):
             self._parts.outputs.append(MetadataNeeded(self._parts.subscription.metadata_topics()))
+
+    # ------------------------------------------------------------ responses and deadlines
+
+    def _hand_over(self, send: Send, response: Response, now_ms: int) -> None:
+        request = send.request
+        if isinstance(request, OffsetCommit):
+            self._parts.commits.receive(send, response, now_ms)
+        elif isinstance(request, OffsetFetch):
+            self._parts.fetches.receive(send, response, now_ms)
+        elif isinstance(request, FindCoordinator):
+            self._looked_up(response, now_ms)
+        else:
+            self._protocol.receive(send, response, now_ms)
+
+    def _request_failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
+        request = send.request
+        if isinstance(request, OffsetCommit):
+            self._parts.commits.failed(send, error_code, now_ms)
+        elif isinstance(request, OffsetFetch):
+            self._parts.fetches.failed(send, error_code, now_ms)
+        elif isinstance(request, FindCoordinator):
+            self._lookup_failed(error_code, now_ms)
+        else:
+            self._protocol.failed(send, error_code, now_ms)
+
+    def _looked_up(self, response: Response, now_ms: int) -> None:
+        entry = self._parts.link.found(response)
+        if entry is None:
+            self._parts.membership.fail(
+                "FindCoordinator", ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(response).__name__} is no answer to it"
+            )
+        elif entry.error_code is not ErrorCode.NONE:
+            self._lookup_failed(entry.error_code, now_ms)
+        else:
+            self._protocol.coordinator_found(now_ms)
+            self._parts.commits.coordinator_found(now_ms)
+
+    def _lookup_failed(self, error_code: ErrorCode, now_ms: int) -> None:
+        may_repeat = self._parts.link.lookup_failed(error_code, now_ms)
+        self._protocol.lookup_failed(error_code, now_ms, may_repeat=may_repeat)
+
+    def _update_quiet_deadline(self) -> None:
+        self._deadline_ms = min(self._others_ms, self._parts.link.deadline_ms(), self._protocol.deadline_ms())
+
+    def _do_what_is_due(self, now_ms: int) -> None:
+        for send in self._parts.link.expire(now_ms):
+            self._request_failed(send, ErrorCode.REQUEST_TIMED_OUT, now_ms)
+        self._protocol.tick(now_ms)
+        self._parts.link.tick(now_ms)
+        self._parts.commits.tick(now_ms)
+        self._parts.fetches.tick(now_ms)
+        if now_ms >= self._poll_due_ms:
+            self._progress(now_ms)  # even if the host is late and the poll is over
+
+    def _settle(self, now_ms: int) -> None:
+        """Handle the consequences of an input and compute the next deadline."""
+        while self._parts.link.broken:
+            broken, self._parts.link.broken = self._parts.link.broken, []
+            for send in broken:
+                self._request_failed(send, ErrorCode.NETWORK_EXCEPTION, now_ms)
+        self._rest_if_failed(now_ms)
+        self._protocol.settle(now_ms)
+        if not self._parts.commits.is_idle:
+            self._parts.commits.tick(now_ms)
+        if not self._parts.fetches.is_idle:
+            self._parts.fetches.tick(now_ms)
+        if self._is_unsubscribing and not self._parts.gate.is_shut:
+            self._finish_unsubscribing(now_ms)
+        if self._closing is not None:
+            self._go_on_closing(self._closing, now_ms)
+        elif now_ms < self._poll_until_ms:
+            self._progress(now_ms)
+            self._rest_if_failed(now_ms)
+        self._update_deadlines(now_ms)
+
+    def _rest_if_failed(self, now_ms: int) -> None:
+        if self._parts.membership.has_ended:
+            self._parts.link.rest()
+            self._protocol.rest()
+            self._parts.commits.give_up(now_ms)
+            self._parts.fetches.give_up(now_ms)
+
+    def _progress(self, now_ms: int) -> None:
+        if self._parts.membership.has_ended or self._closing is not None or self._is_unsubscribing:
+            return
+        self._parts.commits.tell_completed(now_ms)
+        kind = self._parts.subscription.kind
+        if kind is SubscriptionKind.NONE:
+            return
+        if kind is SubscriptionKind.MANUAL or self._protocol.progress(now_ms):
+            self._parts.commits.auto_commit_if_due(now_ms)
+
+    # ------------------------------------------------------------ leaving
+
+    def _finish_unsubscribing(self, now_ms: int) -> None:
+        self._is_unsubscribing = False
+        self._parts.subscription.unsubscribe()
+        self._parts.topic_metadata.forget()
+        self._protocol.leave(CloseOperation.DEFAULT, _UNSUBSCRIBE_REASON, now_ms)
+
+    def _go_on_closing(self, closing: Closing, now_ms: int) -> None:
+        is_late = now_ms >= closing.deadline_ms
+        if closing.step is ClosingStep.COMMITS:
+            is_committed = closing.commit is None or closing.commit.outcome is not None
+            if is_late or (is_committed and not self._parts.commits.has_waiting):
+                self._parts.commits.tell_completed(now_ms)
+                self._protocol.begin_closing()
+                self._protocol.drop_all()
+                closing.step = ClosingStep.LISTENER
+        if closing.step is ClosingStep.LISTENER and (is_late or not self._parts.gate.is_shut):
+            self._parts.subscription.unsubscribe()
+            self._protocol.leave(closing.operation, _CLOSE_REASON, now_ms)
+            closing.step = ClosingStep.ANSWERS
+        if closing.step is ClosingStep.ANSWERS and (is_late or not self._parts.link.awaits_coordinator):
+            self._end(now_ms)
+
+    def _end(self, now_ms: int) -> None:
+        if self._parts.membership.state is not MemberState.CLOSED:
+            self._parts.link.abandon()
+            self._parts.commits.tell_completed(now_ms)
+            self._parts.membership.move(MemberState.CLOSED)
+            self._parts.outputs.append(Closed())
+
+    # ------------------------------------------------------------ time
+
+    def _update_deadlines(self, now_ms: int) -> None:
+        others_ms = NEVER_MS
+        is_quiet = self._parts.membership.state is MemberState.STABLE and self._parts.link.node is not None
+        if not self._parts.commits.is_idle:
+            is_quiet = False
+            others_ms = self._parts.commits.deadline_ms()
+        if not self._parts.fetches.is_idle:
+            is_quiet = False
+            others_ms = min(others_ms, self._parts.fetches.deadline_ms())
+        self._poll_due_ms = self._next_in_poll_ms() if now_ms < self._poll_until_ms else NEVER_MS
+        if self._closing is None:
+            others_ms = min(others_ms, self._poll_due_ms)
+        else:
+            is_quiet = False
+            if self._parts.membership.state is not MemberState.CLOSED:
+                others_ms = min(others_ms, self._closing.deadline_ms)
+        self._is_quiet = is_quiet and not self._protocol.is_busy
+        self._others_ms = others_ms
+        self._deadline_ms = min(others_ms, self._parts.link.deadline_ms(), self._protocol.deadline_ms())
+
+    def _next_in_poll_ms(self) -> int:
+        """Return when the application's poll has something to do, if it still runs then."""
+        kind = self._parts.subscription.kind
+        if kind is SubscriptionKind.NONE or self._is_unsubscribing or self._parts.membership.has_ended:
+            return NEVER_MS
+        is_manual = kind is SubscriptionKind.MANUAL
+        deadline_ms = NEVER_MS if is_manual else self._protocol.progress_deadline_ms()
+        if self._parts.config.enable_auto_commit and (is_manual or not self._protocol.is_busy):
+            deadline_ms = min(deadline_ms, self._parts.commits.next_auto_ms)
+        return deadline_ms if deadline_ms < self._poll_until_ms else NEVER_MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import Enum
 
 from attrs import define, frozen
@@ -58,6 +59,32 @@ class Parts:
     backoff: ExponentialBackoff
     gate: ListenerGate
     outputs: list[Output]
+
+    @classmethod
+    def of(
+        cls,
+        config: MemberConfig,
+        membership: Membership,
+        outputs: list[Output],
+        random: Callable[[], float],
+        *,
+        waits_for_listener: bool,
+    ) -> Parts:
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+        link = CoordinatorLink(config, backoff, outputs)
+        subscription = SubscriptionState(config.exclude_internal_topics)
+        return cls(
+            config=config,
+            membership=membership,
+            link=link,
+            subscription=subscription,
+            commits=Commits(config, link, membership, subscription, backoff, outputs),
+            fetches=Fetches(config.group_id, link, membership, backoff, outputs),
+            topic_metadata=TopicMetadata(bool(config.client_rack)),
+            backoff=backoff,
+            gate=ListenerGate(outputs, waits_for_listener),
+            outputs=outputs,
+        )
 
 
 class GroupProtocol(ABC):

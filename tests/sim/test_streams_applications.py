@@ -120,10 +120,10 @@ def test_what_was_before_is_not_measured() -> None:
 
 def test_a_task_at_two_instances_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that gives everything to everybody breaks the law."""
-    from groupcoord.sim.actors import streams_applications
+    from groupcoord.sim.actors import applications
 
     everything = frozenset(range(6))
-    monkeypatch.setattr(streams_applications, "_numbers", lambda tasks: everything if tasks else frozenset())
+    monkeypatch.setattr(applications, "_numbers", lambda tasks: everything if tasks else frozenset())
     failure = run().failure
     assert failure is not None
     assert LawBrokenError.__name__ in failure

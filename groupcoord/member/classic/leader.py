@@ -1,8 +1,8 @@
-"""Leader of a classic group: it assigns, then watches the topics, because new partitions need a new assignment."""
+"""Assignors of a classic member, and the leader, which assigns and then watches topics for new partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from attrs import define, field
@@ -16,7 +16,8 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
 )
 from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
-from groupcoord.member.assignors import Assignor, RebalanceProtocol
+from groupcoord.errors import ConfigError
+from groupcoord.member.assignors import ASSIGNORS, Assignor, RebalanceProtocol
 from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded
 from groupcoord.member.protocol import Parts
 
@@ -25,6 +26,35 @@ BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 GENERATION_AWARE = "cooperative-sticky"
 """Assignor that resolves ownership by generation; its assignments may move partitions without a revocation."""
+
+
+def chosen_assignors(names: Iterable[str]) -> tuple[Assignor, ...]:
+    """Return the assignors that ``partition.assignment.strategy`` names.
+
+    Raises:
+        ConfigError: an assignor does not exist.
+    """
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown:
+        raise ConfigError(
+            f"setting 'partition.assignment.strategy' names an unknown assignor {unknown[0]!r}; "
+            f"there are {', '.join(ASSIGNORS)}"
+        )
+    return tuple(ASSIGNORS[name]() for name in names)
+
+
+def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    common = [
+        protocol
+        for protocol in (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+        if all(protocol in assignor.supported_protocols for assignor in assignors)
+    ]
+    if not common:
+        names = ", ".join(assignor.name for assignor in assignors)
+        raise ConfigError(
+            f"setting 'partition.assignment.strategy': the assignors {names} have no rebalance protocol in common"
+        )
+    return common[0]
 
 
 class LeadingError(Exception):

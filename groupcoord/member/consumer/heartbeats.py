@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from attrs import define, field, frozen
 
@@ -18,13 +19,11 @@ from groupcoord.core.messages import (
     TopicPartitions,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.member.config import MemberConfig
-from groupcoord.member.coordinator_link import NEVER_MS
+from groupcoord.member.coordinator_link import NEVER_MS, no_jitter
 from groupcoord.member.error_handling import CONSUMER, Reaction
 from groupcoord.member.membership import CONSUMER_TRANSITIONS, CommitRefusal, MemberIdentity, Membership, MemberState
 from groupcoord.member.outputs import CommitFailure, Send
 from groupcoord.member.protocol import CloseOperation, Parts
-from groupcoord.member.subscription import SubscriptionState
 
 Partitions = Mapping[UUID, tuple[int, ...]]
 
@@ -64,6 +63,18 @@ def read_partitions(topics: Iterable[TopicPartitions]) -> Partitions:
 
 def write_partitions(partitions: Partitions) -> tuple[TopicPartitions, ...]:
     return tuple(TopicPartitions(topic_id, numbers) for topic_id, numbers in partitions.items())
+
+
+def new_member_id(random: Callable[[], float]) -> str:
+    """Return a new member id in Kafka's text form of UUIDs: base64 of 16 bytes, without a leading dash.
+
+    With :func:`no_jitter` it is random; otherwise equal sources of randomness give equal ids.
+    """
+    while True:
+        raw = uuid4().bytes if random is no_jitter else bytes(int(random() * 256) for _ in range(16))
+        text = urlsafe_b64encode(raw).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
 
 
 _IN_GROUP = (MemberState.JOINING, MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE)
@@ -133,82 +144,15 @@ class ConsumerMembership(Membership):
         return CommitFailure.COMMIT_FAILED
 
 
-@define(eq=False, repr=False)
-class HeartbeatRequests:
-    """Heartbeats that are full after a join or a failure, and hold only changed fields afterwards."""
-
-    _config: MemberConfig
-    _membership: ConsumerMembership
-    _subscription: SubscriptionState
-    _steady: ConsumerGroupHeartbeat | None = field(default=None, init=False)  # sent again while nothing changes
-    _has_sent_settings: bool = field(default=False, init=False)
-    _topics: tuple[str, ...] | None = field(default=None, init=False)
-    _regex: str | None = field(default=None, init=False)
-    _assignment: LocalAssignment | None = field(default=None, init=False)
-
-    def forget(self) -> None:
-        """Send all fields next time."""
-        self._has_sent_settings = False
-        self._topics: tuple[str, ...] | None = None
-        self._regex: str | None = None
-        self._assignment: LocalAssignment | None = None
-
-    def make(self, current: LocalAssignment) -> ConsumerGroupHeartbeat:
-        membership, config = self._membership, self._config
-        is_joining = membership.state is MemberState.JOINING
-        if is_joining:
-            self.forget()
-        topics, regex = self._changed_topics(), self._changed_regex()
-        owned = self._changed_assignment(current)
-        sends_settings, self._has_sent_settings = not self._has_sent_settings, True
-        is_unchanged = topics is None and regex is None and owned is None and not sends_settings
-        if is_unchanged and self._steady is not None and self._steady.member_epoch == membership.epoch:
-            return self._steady
-        request = ConsumerGroupHeartbeat(
-            group_id=config.group_id or "",
-            member_id=membership.member_id,
-            member_epoch=membership.epoch,
-            instance_id=config.group_instance_id,
-            rack_id=(config.client_rack or None) if is_joining else None,
-            rebalance_timeout_ms=config.max_poll_interval_ms if sends_settings else -1,
-            subscribed_topic_names=topics,
-            subscribed_topic_regex=regex,
-            server_assignor=config.group_remote_assignor if sends_settings else None,
-            topic_partitions=owned,
-            client_id=config.client_id,
-        )
-        self._steady = request if is_unchanged else None
-        return request
-
-    def _changed_topics(self) -> tuple[str, ...] | None:
-        topics = self._subscription.topics
-        if topics == self._topics:
-            return None
-        self._topics = topics
-        return topics
-
-    def _changed_regex(self) -> str | None:
-        """Return the regular expression if it has changed; "" removes it."""
-        regex = self._subscription.regex
-        if regex == self._regex:
-            return None
-        self._regex = regex
-        return regex or ""
-
-    def _changed_assignment(self, current: LocalAssignment) -> tuple[TopicPartitions, ...] | None:
-        if self._assignment == current:
-            return None
-        self._assignment = current
-        return write_partitions(current.partitions)
-
-
 _URGENT = (MemberState.JOINING, MemberState.ACKNOWLEDGING)
 _BEATING = (*_URGENT, MemberState.RECONCILING, MemberState.STABLE, MemberState.PREPARE_LEAVING)
 
 
 @define(eq=False, repr=False)
 class ConsumerHeartbeats:
-    """Timing of heartbeats, one at a time. Joining, acknowledging and leaving do not wait for the interval.
+    """Heartbeats, one at a time. Joining, acknowledging and leaving do not wait for the interval.
+
+    They are full after a join or a failure, and hold only changed fields afterwards.
 
     Attributes:
         interval_ms: the interval that the coordinator has sent, or 0.
@@ -217,7 +161,11 @@ class ConsumerHeartbeats:
 
     _parts: Parts
     _membership: ConsumerMembership
-    _requests: HeartbeatRequests
+    _steady: ConsumerGroupHeartbeat | None = field(default=None, init=False)  # sent again while nothing changes
+    _has_sent_settings: bool = field(default=False, init=False)
+    _topics: tuple[str, ...] | None = field(default=None, init=False)
+    _regex: str | None = field(default=None, init=False)
+    _assignment: LocalAssignment | None = field(default=None, init=False)
     _in_flight: Send | None = field(default=None, init=False)
     _attempts: int = field(default=0, init=False)
     _next_ms: int = field(default=0, init=False)
@@ -252,10 +200,63 @@ class ConsumerHeartbeats:
     def send(self, current: LocalAssignment, now_ms: int) -> None:
         """Send a heartbeat; the coordinator must be known."""
         self._next_ms = now_ms + self.interval_ms
-        self._in_flight = self._parts.link.send(self._requests.make(current), now_ms)
+        self._in_flight = self._parts.link.send(self._make_request(current), now_ms)
+
+    def _make_request(self, current: LocalAssignment) -> ConsumerGroupHeartbeat:
+        membership, config = self._membership, self._parts.config
+        is_joining = membership.state is MemberState.JOINING
+        if is_joining:
+            self.send_all_fields()
+        topics, regex = self._changed_topics(), self._changed_regex()
+        owned = self._changed_assignment(current)
+        sends_settings, self._has_sent_settings = not self._has_sent_settings, True
+        is_unchanged = topics is None and regex is None and owned is None and not sends_settings
+        if is_unchanged and self._steady is not None and self._steady.member_epoch == membership.epoch:
+            return self._steady
+        request = ConsumerGroupHeartbeat(
+            group_id=config.group_id or "",
+            member_id=membership.member_id,
+            member_epoch=membership.epoch,
+            instance_id=config.group_instance_id,
+            rack_id=(config.client_rack or None) if is_joining else None,
+            rebalance_timeout_ms=config.max_poll_interval_ms if sends_settings else -1,
+            subscribed_topic_names=topics,
+            subscribed_topic_regex=regex,
+            server_assignor=config.group_remote_assignor if sends_settings else None,
+            topic_partitions=owned,
+            client_id=config.client_id,
+        )
+        self._steady = request if is_unchanged else None
+        return request
+
+    def _changed_topics(self) -> tuple[str, ...] | None:
+        topics = self._parts.subscription.topics
+        if topics == self._topics:
+            return None
+        self._topics = topics
+        return topics
+
+    def _changed_regex(self) -> str | None:
+        """Return the regular expression if it has changed; "" removes it."""
+        regex = self._parts.subscription.regex
+        if regex == self._regex:
+            return None
+        self._regex = regex
+        return regex or ""
+
+    def _changed_assignment(self, current: LocalAssignment) -> tuple[TopicPartitions, ...] | None:
+        if self._assignment == current:
+            return None
+        self._assignment = current
+        return write_partitions(current.partitions)
+
+    def send_all_fields(self) -> None:
+        """Include all fields in the next heartbeat."""
+        self._has_sent_settings = False
+        self._topics = self._regex = self._assignment = None
 
     def forget(self) -> None:
-        self._requests.forget()
+        self.send_all_fields()
         self._in_flight = None
         self._attempts = 0
         self._not_before_ms = 0
@@ -276,7 +277,7 @@ class ConsumerHeartbeats:
 
     def failed(self, now_ms: int) -> None:
         self._in_flight = None
-        self._requests.forget()
+        self.send_all_fields()
         self._next_ms = self._not_before_ms = now_ms + self._parts.backoff.wait_ms(self._attempts)
         self._attempts += 1
 

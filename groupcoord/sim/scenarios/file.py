@@ -17,7 +17,7 @@ from groupcoord.config.files import parse_toml
 from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
 from groupcoord.member import MemberConfig
-from groupcoord.member.parts import chosen_assignors
+from groupcoord.member.classic.leader import chosen_assignors
 from groupcoord.sim.actors.clients import Fault
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
