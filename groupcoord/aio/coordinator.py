@@ -290,13 +290,13 @@ class AsyncCoordinator:
             resolve(self._share.take_replies(self.coordinator))
         resolve(self.coordinator.take_replies())
         if self._on_event is not None and self.coordinator.has_events:
-            self._running_loop().call_soon(self._tell)
+            self._running_loop().call_soon(self._deliver_events)
         advances = self.coordinator.timer_advances + (0 if self._share is None else self._share.states.timer_advances)
         if self._timer is None or advances != self._seen_advances:
             self._seen_advances = advances
             self._set_timer()
 
-    def _tell(self) -> None:
+    def _deliver_events(self) -> None:
         """Deliver events without a suspension, so that the lease cannot end meanwhile."""
         assert self._on_event is not None
         for event in self.coordinator.take_events():

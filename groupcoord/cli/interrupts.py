@@ -70,12 +70,12 @@ class AtTheFirstSignal:
     """
 
     def __init__(self, request: Callable[[], object]) -> None:
-        self._ask = request
+        self._request = request
 
     def __enter__(self) -> None:
         global _request
         self._before = {number: signal.getsignal(number) for number in SIGNALS}
-        _request = self._ask
+        _request = self._request
         for number, before in self._before.items():
             if number in ASKED or before is not signal.SIG_IGN:
                 signal.signal(number, _handle)

@@ -206,14 +206,14 @@ def _print_variants(comparison: Comparison, command: str) -> None:
     for row in beside_rows(comparison):
         beside.add_row(*row)
     for measure, unit, cells in difference_rows(comparison):
-        differences.add_row(measure, unit, *(Text(told, _STYLES[style]) for told, style in cells))
+        differences.add_row(measure, unit, *(Text(cell, _STYLES[style]) for cell, style in cells))
     for table in (beside, differences):
         console.print(table)
     console.print(format_verdict(comparison), style="bold", soft_wrap=True)
     failed = sum(len(report.failed) for report in comparison.reports)
-    told = f"{len(comparison.reports)} variants, each with {describe_seeds(first)}: "
-    told += f"{failed} broke a law" if failed else "every law held"
-    console.print(told, style="bold red" if failed else "bold green", soft_wrap=True)
+    result = f"{len(comparison.reports)} variants, each with {describe_seeds(first)}: "
+    result += f"{failed} broke a law" if failed else "every law held"
+    console.print(result, style="bold red" if failed else "bold green", soft_wrap=True)
 
 
 def _print_failed(console: Console, report: FleetReport, command: str) -> None:

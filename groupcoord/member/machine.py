@@ -553,7 +553,7 @@ class Member:
     def _progress(self, now_ms: int) -> None:
         if self._parts.membership.has_ended or self._closing is not None or self._is_unsubscribing:
             return
-        self._parts.commits.tell_completed(now_ms)
+        self._parts.commits.report_completed(now_ms)
         kind = self._parts.subscription.kind
         if kind is SubscriptionKind.NONE:
             return
@@ -573,7 +573,7 @@ class Member:
         if closing.step is ClosingStep.COMMITS:
             is_committed = closing.commit is None or closing.commit.outcome is not None
             if is_late or (is_committed and not self._parts.commits.has_waiting):
-                self._parts.commits.tell_completed(now_ms)
+                self._parts.commits.report_completed(now_ms)
                 self._protocol.begin_closing()
                 self._protocol.drop_all()
                 closing.step = ClosingStep.LISTENER
@@ -587,7 +587,7 @@ class Member:
     def _end(self, now_ms: int) -> None:
         if self._parts.membership.state is not MemberState.CLOSED:
             self._parts.link.abandon()
-            self._parts.commits.tell_completed(now_ms)
+            self._parts.commits.report_completed(now_ms)
             self._parts.membership.move(MemberState.CLOSED)
             self._parts.outputs.append(Closed())
 

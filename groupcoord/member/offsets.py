@@ -95,7 +95,7 @@ class Commits:
 
     def begin_async(self, commit: Commit, now_ms: int) -> None:
         """Commit once. Without a coordinator, wait for one lookup and fail if it fails."""
-        self.tell_completed(now_ms)
+        self.report_completed(now_ms)
         if self._membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         elif not commit.offsets:
@@ -107,7 +107,7 @@ class Commits:
             self._link.find(now_ms, at_once=True)
 
     def begin_sync(self, commit: Commit, now_ms: int) -> None:
-        self.tell_completed(now_ms)
+        self.report_completed(now_ms)
         if self._membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         commit.retry_ms = now_ms
@@ -246,7 +246,7 @@ class Commits:
         if not commit.kind.is_repeated:
             self._completed.append(commit)
 
-    def tell_completed(self, now_ms: int) -> None:
+    def report_completed(self, now_ms: int) -> None:
         """Report the results of asynchronous commits in the order of their completion."""
         for commit in self._completed:
             assert commit.outcome is not None
@@ -272,7 +272,7 @@ class Commits:
             if commit.outcome is None and now_ms >= commit.deadline_ms:
                 self._finish(commit, CommitFailure.TIMED_OUT, ErrorCode.NONE, "its time was over")
         if any(commit.outcome is not None for commit in self._syncs):
-            self.tell_completed(now_ms)
+            self.report_completed(now_ms)
             self._outputs += [commit.outcome for commit in self._syncs if commit.outcome is not None]
             self._syncs = [commit for commit in self._syncs if commit.outcome is None]
 
@@ -281,7 +281,7 @@ class Commits:
         for commit in [*self._waiting, *(commit for commit in self._syncs if commit.retry_ms is not None)]:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         self._waiting.clear()
-        self.tell_completed(now_ms)
+        self.report_completed(now_ms)
         self.tick(now_ms)
 
     @property

@@ -112,7 +112,7 @@ class MetadataNeeded:
     topics: tuple[str, ...] | None
 
 
-# ---------------------------------------------------------------- told
+# ---------------------------------------------------------------- events
 
 
 @frozen
@@ -291,6 +291,6 @@ class ListenerGate:
     _waits: bool
     is_shut: bool = field(default=False, init=False)
 
-    def tell(self, event: Output) -> None:
+    def emit(self, event: Output) -> None:
         self._outputs.append(event)
         self.is_shut = self._waits

@@ -26,7 +26,7 @@ class TopicMetadata:
         cluster: the topics of the last update.
         has_changed: whether they differ from those of the leader's assignment.
         is_fresh: whether all topics were updated since the last rebalance.
-        is_asked: whether metadata was requested and has not arrived.
+        is_requested: whether metadata was requested and has not arrived.
         names: known names of topics by id.
     """
 
@@ -37,16 +37,16 @@ class TopicMetadata:
     cluster: Cluster = field(factory=Cluster, init=False)
     has_changed: bool = field(default=False, init=False)
     is_fresh: bool = field(default=False, init=False)
-    is_asked: bool = field(default=False, init=False)
+    is_requested: bool = field(default=False, init=False)
     names: dict[UUID, str] = field(factory=dict, init=False)
 
-    def update(self, cluster: Cluster, asked: Iterable[str]) -> None:
-        """Replace the topics. Those of ``asked`` that are missing do not exist."""
+    def update(self, cluster: Cluster, requested: Iterable[str]) -> None:
+        """Replace the topics. Those of ``requested`` that are missing do not exist."""
         self.cluster = cluster
-        self._absent = frozenset(topic for topic in asked if topic not in cluster.topics)
+        self._absent = frozenset(topic for topic in requested if topic not in cluster.topics)
         self.names = {topic.topic_id: name for name, topic in cluster.topics.items() if topic.topic_id is not None}
         self.is_fresh = True
-        self.is_asked = False
+        self.is_requested = False
 
     def take_snapshot(self, topics: Iterable[str]) -> None:
         """Store the metadata of these topics, and compare it with that of the leader's assignment."""

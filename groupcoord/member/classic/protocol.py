@@ -242,8 +242,8 @@ class ClassicProtocol(GroupProtocol):
         """Return whether the topics are fresh, if a pattern needs that; request them if not."""
         if self._parts.subscription.kind is not SubscriptionKind.PATTERN or self._parts.topic_metadata.is_fresh:
             return True
-        if not self._parts.topic_metadata.is_asked:
-            self._parts.topic_metadata.is_asked = True
+        if not self._parts.topic_metadata.is_requested:
+            self._parts.topic_metadata.is_requested = True
             self._parts.outputs.append(MetadataNeeded(None))
         return False
 
@@ -256,21 +256,21 @@ class ClassicProtocol(GroupProtocol):
         self._commit = None
         self._commit_deadline_ms = None
         self._retry_ms = None
-        self._parts.commits.tell_completed(now_ms)
+        self._parts.commits.report_completed(now_ms)
         self._membership.needs_prepare = False
         self._step = _Step.PREPARING
         owned = tuple(self._parts.subscription.positions)
         self._kept = ()
         if self._membership.is_stranger:
             if owned:
-                self._parts.gate.tell(PartitionsLost(owned))
+                self._parts.gate.emit(PartitionsLost(owned))
         elif self._protocol is RebalanceProtocol.EAGER:
-            self._parts.gate.tell(PartitionsRevoked(owned))
+            self._parts.gate.emit(PartitionsRevoked(owned))
         else:
             topics = set(self._parts.subscription.topics)
             self._kept = tuple(partition for partition in owned if partition.topic in topics)
             if len(self._kept) < len(owned):
-                self._parts.gate.tell(PartitionsRevoked(tuple(p for p in owned if p.topic not in topics)))
+                self._parts.gate.emit(PartitionsRevoked(tuple(p for p in owned if p.topic not in topics)))
         return True
 
     def _has_committed(self, now_ms: int) -> bool:
@@ -501,7 +501,7 @@ class ClassicProtocol(GroupProtocol):
             self._kept = tuple(partition for partition in owned if partition in assigned)
             revoked = tuple(partition for partition in owned if partition not in assigned)
             if revoked:
-                self._parts.gate.tell(PartitionsRevoked(revoked))
+                self._parts.gate.emit(PartitionsRevoked(revoked))
                 membership.request_rejoin("need to revoke partitions and re-join")
 
     def _assign(self, now_ms: int) -> None:
@@ -516,7 +516,7 @@ class ClassicProtocol(GroupProtocol):
         self._parts.subscription.assign_from_group(given.partitions)
         self._parts.topic_metadata.is_fresh = False
         self._step = _Step.ASSIGNING
-        self._parts.gate.tell(PartitionsAssigned(added))
+        self._parts.gate.emit(PartitionsAssigned(added))
         if problem is not None:
             self._membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
@@ -557,9 +557,9 @@ class ClassicProtocol(GroupProtocol):
         if not self._parts.subscription.is_auto_assigned or not owned:
             return
         if self._membership.is_stranger or self._membership.is_rebalancing or self._membership.has_ended:
-            self._parts.gate.tell(PartitionsLost(owned))
+            self._parts.gate.emit(PartitionsLost(owned))
         else:
-            self._parts.gate.tell(PartitionsRevoked(owned))
+            self._parts.gate.emit(PartitionsRevoked(owned))
 
     def recover(self) -> None:
         self._membership.reset("the application goes on after a failure", forget_member_id=False)

@@ -95,8 +95,8 @@ class ConsumerProtocol(GroupProtocol):
         self._membership.move(MemberState.JOINING)
         self._reconciliation.begin_anew()
         metadata = self._parts.topic_metadata
-        if self._parts.subscription.kind is SubscriptionKind.PATTERN and not metadata.is_asked:
-            metadata.is_asked = True
+        if self._parts.subscription.kind is SubscriptionKind.PATTERN and not metadata.is_requested:
+            metadata.is_requested = True
             self._parts.outputs.append(MetadataNeeded(None))  # topics that match now; the join does not wait for them
 
     def _rejoin_if_fenced(self) -> None:
@@ -383,8 +383,8 @@ class Reconciliation:
                 self._names[topic_id] = name
         resolved = {id_: numbers for id_, numbers in self.target.partitions.items() if id_ in self._names}
         self._is_waiting = len(resolved) < len(self.target.partitions)
-        if self._is_waiting and not metadata.is_asked and now_ms >= self._retry_ms:
-            metadata.is_asked = True
+        if self._is_waiting and not metadata.is_requested and now_ms >= self._retry_ms:
+            metadata.is_requested = True
             self._retry_ms = now_ms + self._parts.config.retry_backoff_ms
             self._parts.outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
         return resolved
@@ -402,7 +402,7 @@ class Reconciliation:
         self._step = _Step.REVOKING
         revoked = self._revoked()
         if revoked:
-            self._parts.gate.tell(PartitionsRevoked(revoked))
+            self._parts.gate.emit(PartitionsRevoked(revoked))
 
     def _assign(self) -> None:
         wanted = set(self._named(self._towards))
@@ -410,7 +410,7 @@ class Reconciliation:
         self._subscription.take(wanted)
         self._subscription.withhold(added)
         self._step = _Step.ASSIGNING
-        self._parts.gate.tell(PartitionsAssigned(added))
+        self._parts.gate.emit(PartitionsAssigned(added))
 
     def _acknowledge(self, now_ms: int) -> None:
         self._step = _Step.NONE
@@ -431,7 +431,7 @@ class Reconciliation:
         owned = tuple(self._subscription.positions)
         if owned:
             self._subscription.withhold(owned)
-            self._parts.gate.tell(PartitionsLost(owned))
+            self._parts.gate.emit(PartitionsLost(owned))
 
     def lose_nothing(self) -> None:
         if self.is_lossy and not self.is_busy and not self._subscription.positions:
@@ -449,7 +449,7 @@ class Reconciliation:
         self._step = _Step.NONE
         self.is_lossy = False
         if owned and self._subscription.is_auto_assigned:
-            self._parts.gate.tell(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
+            self._parts.gate.emit(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
 
     def clear(self) -> None:
         self._step = _Step.NONE
@@ -466,4 +466,4 @@ class Reconciliation:
     def deadline_ms(self) -> int:
         if self._membership.state is not MemberState.RECONCILING or self.is_busy or not self._is_waiting:
             return NEVER_MS
-        return NEVER_MS if self._parts.topic_metadata.is_asked else self._retry_ms
+        return NEVER_MS if self._parts.topic_metadata.is_requested else self._retry_ms
