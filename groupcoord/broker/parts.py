@@ -50,7 +50,6 @@ from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.fetch import ShareRequests
 from groupcoord.broker.topics.create_topics import TopicRequests
 from groupcoord.broker.topics.registry import LateCreations, TopicRegistry, ensure_internal_topic
-from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.transactions.requests import (
     TransactionRequests,
@@ -221,8 +220,10 @@ class Parts:
         self.loading = Reloading(self.coordinator, self.clock)
         # Transactions are recovered into loaded log partitions.
         self.loading.load_all(self.nodes.led_log_partitions(self.node.node_id))
-        # Nodes of one process share one transaction coordinator.
-        self.transactions = self.nodes.transactions or self._own_transactions()
+        # Nodes of one process share it.
+        self.transactions = self.nodes.transaction_coordinator(
+            self.config, self.clock, self.producer_ids, self.data.whole
+        )
         self.leaders = CurrentLeaders(self.nodes.leadership, self.data)
         self.fetch_requests = FetchRequests(self.data, self.leaders)
         self.dead_letters = DeadLetters(self.data, self.nodes.topics_created)
@@ -301,22 +302,10 @@ class Parts:
         coordinator.on_durable = self.data.serve_offsets(self.log_store)
         return coordinator
 
-    def _own_transactions(self) -> TransactionCoordinator:
-        transactions = TransactionCoordinator(
-            config=self.config,
-            clock=self.clock,
-            producer_ids=self.producer_ids,
-            coordinator=self.coordinator,
-            topics=self.topics,
-            data=self.data,
-        )
-        transactions.recover()
-        return transactions
-
     def _make_transaction_requests(self) -> TransactionRequests | None:
         if not self.nodes.has_transactions:
             return None
-        return TransactionRequests(self.coordinator, self.transactions, self.data, self.nodes, self.node.node_id)
+        return TransactionRequests(self.transactions, self.data, self.nodes, self.node.node_id)
 
     @cached_property
     def credentials(self) -> ScramCredentials:

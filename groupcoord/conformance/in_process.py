@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
     from groupcoord.broker.connection import Connection
     from groupcoord.broker.records.topic_data import TopicData
-    from groupcoord.broker.transactions.log import ProducerIds
 
 _START_MS = 1_700_000_000_000
 _SEED = 848
@@ -91,30 +90,19 @@ class InProcessTarget:
 
         if nodes == 1:
             return InProcessServer(new_broker, clock)
-        return InProcessServer(lambda: InProcessNodes(nodes, new_broker, data, producer_ids), clock)
+        return InProcessServer(lambda: InProcessNodes(nodes, new_broker, data), clock)
 
 
 class InProcessNodes:
     """Several brokers with common logs and topics, as in ``groupcoord serve --nodes``."""
 
-    def __init__(
-        self, count: int, make_broker: Callable[..., Broker], data: TopicData, producer_ids: ProducerIds
-    ) -> None:
+    def __init__(self, count: int, make_broker: Callable[..., Broker], data: TopicData) -> None:
         from groupcoord.broker.cluster.leadership import Leadership
-        from groupcoord.broker.cluster.nodes import Nodes, SpreadCoordinator
+        from groupcoord.broker.cluster.nodes import Nodes
         from groupcoord.broker.records.topic_data import NodeData
-        from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 
         leadership = Leadership(Node(number, "localhost", 9091 + number) for number in range(1, count + 1))
         nodes = Nodes(leadership, data.topics, data)
-        nodes.transactions = TransactionCoordinator(
-            config=data.config,
-            clock=data.clock,
-            producer_ids=producer_ids,
-            coordinator=SpreadCoordinator(nodes, data.config.offsets_topic_num_partitions),
-            topics=data.topics,
-            data=data,
-        )
         self.brokers: dict[int, Broker] = {
             node.node_id: make_broker(node=node, nodes=nodes, data=NodeData(data, leadership, node.node_id))
             for node in leadership.brokers()

@@ -14,10 +14,9 @@ from contextlib import ExitStack, suppress
 
 from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
-from groupcoord.broker.cluster.nodes import Nodes, SpreadCoordinator
+from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import NodeData
 from groupcoord.broker.topics.registry import Topic
-from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.clock import Clock
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
@@ -152,8 +151,8 @@ class NodeServers:
             self.nodes.start(node_ids)
             servers = [self._make_server(node_id) for node_id in node_ids]
             stack.pop_all()
-        # Markers need the coordinators of all nodes.
-        if is_first and self.nodes.transactions is not None:
+        # Markers need the coordinators of all nodes; a single one has recovered already.
+        if is_first and not self._leadership.is_sole and self.nodes.transactions is not None:
             self.nodes.transactions.recover()
         return servers
 
@@ -163,15 +162,6 @@ class NodeServers:
         stack.callback(self._close_storage)
         self._storage = storage
         self._nodes = Nodes(self._leadership, storage.topics, storage.data)
-        if not self._leadership.is_sole:
-            self._nodes.transactions = TransactionCoordinator(
-                config=storage.config,
-                clock=self._clock,
-                producer_ids=storage.producer_ids,
-                coordinator=SpreadCoordinator(self._nodes, storage.config.offsets_topic_num_partitions),
-                topics=storage.topics,
-                data=storage.data,
-            )
         for number, (node, own) in enumerate(zip(self._nodes_as_told.values(), self.addresses.values(), strict=True)):
             for listener in storage.security.listeners:
                 listener_node = advertised(node, listener, own[listener.name][1], number)

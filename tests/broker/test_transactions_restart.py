@@ -149,7 +149,7 @@ def test_an_end_that_can_not_be_noted(
 
 
 def write(client: ProducerClient, *markers: MarkerToWrite) -> list[tuple[int, list[tuple[str | None, int, str]]]]:
-    connection = FakeConnection()
+    connection = FakeConnection(client.broker)
     client.broker.handle(connection, WriteTxnMarkers(markers))  # type: ignore[arg-type]
     (response,) = connection.answers
     return [

@@ -15,13 +15,14 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
-from groupcoord.broker.work import Work, deliver_replies
+from groupcoord.broker.transactions.log import ProducerIds
+from groupcoord.broker.work import Token, Work, deliver_replies
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.javacompat import partition_for
 from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.messages import CompleteTransaction, Node
+from groupcoord.core.messages import Node
 from groupcoord.core.router.authorization import Authorize, Principal
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
@@ -47,7 +48,7 @@ class Nodes:
 
     Attributes:
         coordinators: the group coordinators of the running nodes.
-        transactions: the shared transaction coordinator; None for a single node.
+        transactions: the transaction coordinator of all nodes, once a broker has requested it.
         before_unload: called with a partition of ``__consumer_offsets`` before its coordinator unloads it.
     """
 
@@ -106,6 +107,26 @@ class Nodes:
             return NOBODY
         return self.leadership.leader(topic, partition_for(transactional_id, topic.partition_count)).node_id
 
+    def transaction_coordinator(
+        self, config: Config, clock: Clock, producer_ids: ProducerIds, data: TopicData
+    ) -> TransactionCoordinator:
+        """Return the transaction coordinator, created for the first node. With several nodes its creator recovers it
+        when all run, since markers need every coordinator.
+        """
+        if self.transactions is None:
+            self.transactions = TransactionCoordinator(
+                config=config,
+                clock=clock,
+                producer_ids=producer_ids,
+                data=data,
+                serving=self.serving,
+                submit=self.submit,
+                topics_created=self.topics_created,
+            )
+            if self.leadership.is_sole:
+                self.transactions.recover()
+        return self.transactions
+
     def share_coordination(
         self, config: Config, clock: Clock, data: TopicData, authorize: Authorize | None
     ) -> ShareCoordination:
@@ -119,6 +140,13 @@ class Nodes:
     def serving(self, log_partition: int) -> GroupCoordinator | None:
         node_id = self.leadership.leader(self._offsets_topic, log_partition).node_id
         return None if node_id == NOBODY else self.coordinators.get(node_id)
+
+    def submit(self, log_partition: int, request: Any, token: Token, principal: Principal) -> None:
+        """Pass a request to the group coordinator of a log partition, and deliver its responses."""
+        # Without a leader, any node refuses the request with NOT_COORDINATOR.
+        coordinator = self.serving(log_partition) or next(iter(self.coordinators.values()))
+        coordinator.submit(request, token, principal)
+        deliver_replies(coordinator)
 
     # ------------------------------------------------------------ elections
 
@@ -194,33 +222,6 @@ class Nodes:
             deliver_replies(coordinator)
         if self.share is not None:
             self.share.topic_deleted(topic)
-
-
-class SpreadCoordinator:
-    """Group coordinators of several nodes, for the transaction coordinator."""
-
-    def __init__(self, nodes: Nodes, partition_count: int) -> None:
-        self._nodes = nodes
-        self._partition_count = partition_count
-
-    def partition_of(self, group_id: str) -> int:
-        return partition_for(group_id, self._partition_count)
-
-    def partition(self, index: int) -> Any:
-        coordinator = self._nodes.serving(index)
-        return None if coordinator is None else coordinator.partition(index)
-
-    def topics_created(self, names: Collection[str]) -> None:
-        self._nodes.topics_created(names)
-
-    def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
-        is_marker = isinstance(request, CompleteTransaction)
-        index = request.partition if is_marker else self.partition_of(request.group_id)
-        # Without a leader, any node refuses the request with NOT_COORDINATOR.
-        coordinator = self._nodes.serving(index) or next(iter(self._nodes.coordinators.values()))
-        coordinator.submit(request, token, principal)
-        # The caller does not know which coordinator was chosen.
-        deliver_replies(coordinator)
 
 
 # ---------------------------------------------------------------- documents that nodes share

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from attrs import define, field
 
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.log import (
     CLIENT_VERSION,
     CLIENT_VERSION_OF_EPOCHS,
@@ -28,13 +29,20 @@ from groupcoord.broker.transactions.log import (
     TransactionState,
     Writer,
 )
-from groupcoord.broker.work import Answer, Token, Waker, Work, each, each_long, each_partition, run_on_entries
+from groupcoord.broker.work import Answer, Token, Waker, Work, each_long, each_partition, run_on_entries
 from groupcoord.clock import Clock
 from groupcoord.config import Config
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.javacompat import HashTable, hash_map_order, scala_map_order, topic_partition_hash
+from groupcoord.core.javacompat import HashTable, hash_map_order, partition_for, scala_map_order, topic_partition_hash
 from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
-from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
+from groupcoord.core.messages import (
+    CompleteTransaction,
+    CompleteTransactionResponse,
+    PartitionResult,
+    TopicResult,
+    TxnOffsetCommit,
+)
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -60,93 +68,50 @@ from groupcoord.wire.transaction_messages import (
 )
 
 
-class Coordinating(Protocol):
-    """Target of offsets and markers: a :class:`~groupcoord.GroupCoordinator`, or those of several nodes."""
-
-    def partition_of(self, group_id: str) -> int:
-        """Return the log partition of a group."""
-
-    def partition(self, index: int) -> Any:
-        """Return the core of a log partition; None if it is not served."""
-
-    def topics_created(self, names: Collection[str]) -> None:
-        """Notify of new topics."""
-
-    def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
-        """Take a request; the token gets the response, now or later."""
-
-
 @define(eq=False)
-class MarkerToken:
-    """Token of one marker."""
+class _Callback:
+    """Token that calls a function with the response."""
 
-    on_answer: Callable[[ErrorCode], None]
-
-    def answer(self, response: Any) -> None:
-        self.on_answer(response.error_code)
-
-
-Found = list[tuple[str, list[tuple[int, ErrorCode | Answer]]]]
-"""Error of a marker by topic and partition, or the pending response of the group coordinator."""
+    answer: Callable[[Any], None]
 
 
 def answer_write_txn_markers(
     request: WriteTxnMarkers, submit: Callable[[CompleteTransaction, Token], None], data: TopicData
 ) -> Work[WriteTxnMarkersResponse]:
     """Write markers to the log partitions of offsets and to the logs of other topics."""
-    markers: list[tuple[int, Found]] = []
-    submissions: list[tuple[CompleteTransaction, Answer]] = []
-    for marker in request.markers:
-        if markers:
-            yield None
-        topics: Found = []
-        markers.append((marker.producer_id, topics))
+
+    def write(marker: MarkerToWrite, name: str, index: int) -> tuple[int, Answer]:
         end = marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
-        for name, indexes in marker.topics:
-            if topics:
-                yield None
-            found: list[tuple[int, ErrorCode | Answer]] = []
-            topics.append((name, found))
-            for index in indexes:
-                if found:
-                    yield None
-                # Each partition checks producer and coordinator epochs.
-                error_code = _error(marker, index, data.topics.partition_count(name) or 0)
-                if error_code is not ErrorCode.NONE:
-                    found.append((index, error_code))
-                elif name == OFFSETS_TOPIC:
-                    answer = Answer()
-                    submissions.append((CompleteTransaction(index, *end), answer))
-                    found.append((index, answer))
-                else:
-                    found.append((index, data.append_marker(name, index, TransactionMarker(*end))))
-    # The response waits once for all of them.
-    for completion, answer in submissions:
-        submit(completion, answer)
-        yield None
-    for _, answer in submissions:
+        # Each partition checks producer and coordinator epochs.
+        answer, error_code = Answer(), _error(marker, index, data.topics.partition_count(name) or 0)
+        if error_code is ErrorCode.NONE and name == OFFSETS_TOPIC:
+            submit(CompleteTransaction(index, *end), answer)
+        else:
+            error_code = error_code or data.append_marker(name, index, TransactionMarker(*end))
+            answer.answer(CompleteTransactionResponse(error_code))
+        return index, answer
+
+    def result(written: tuple[int, Answer]) -> Work[PartitionResult]:
+        index, answer = written
         if not answer.is_done:
             yield answer
-    # As in Kafka, a marker without partitions has no result.
-    named = [marker for marker in markers if any(found for _, found in marker[1])]
-    return WriteTxnMarkersResponse((yield from each_long(named, _written)))
+        return PartitionResult(index, answer.response.error_code)
 
-
-def _written(marker: tuple[int, Found]) -> Work[WrittenMarker]:
-    producer_id, topics = marker
-    results: list[TopicResult] = []
-    for name, partitions in topics:
-        if results:
+    # All are written before the first wait.
+    written = yield from each_long(
+        request.markers, lambda marker: each_partition(marker.topics, partial(write, marker))
+    )
+    results: list[WrittenMarker] = []
+    for marker, topics in zip(request.markers, written, strict=True):
+        found: list[TopicResult] = []
+        for name, partitions in topics:
             yield None
-        if partitions:
-            found = yield from each(partitions, lambda named: PartitionResult(named[0], _error_code(named[1])))
-            results.append(TopicResult(name, ZERO_UUID, found))
-    return WrittenMarker(producer_id, tuple(results))
-
-
-def _error_code(found: ErrorCode | Answer) -> ErrorCode:
-    error_code: ErrorCode = found.response.error_code if isinstance(found, Answer) else found
-    return error_code
+            if partitions:
+                found.append(TopicResult(name, ZERO_UUID, (yield from each_long(partitions, result))))
+        # As in Kafka, a marker without partitions has no result.
+        if found:
+            results.append(WrittenMarker(marker.producer_id, tuple(found)))
+    return WriteTxnMarkersResponse(tuple(results))
 
 
 def _error(marker: MarkerToWrite, index: int, count: int) -> ErrorCode:
@@ -178,27 +143,16 @@ class _Completion:
     waiting: list[tuple[Token, EndTxnResponse]] = field(factory=list)
 
 
-@define(eq=False)
-class _CommitInTransaction:
-    """Token of a TxnOffsetCommit that is being written."""
-
-    token: Token
-    transactional_id: str
-    in_flight: Counter[str]
-
-    def answer(self, response: Any) -> None:
-        self.in_flight[self.transactional_id] -= 1
-        if not self.in_flight[self.transactional_id]:
-            # Counts of zero would pile up.
-            del self.in_flight[self.transactional_id]
-        self.token.answer(response)
-
-
 class TransactionCoordinator(Waker):
     """Coordinator of all transactions of a server, shared by its nodes.
 
-    A handler that takes a ``token`` may return None and call ``token.answer(response)`` later. After each call, the
-    group coordinator's responses must be delivered.
+    A handler that takes a ``token`` may return None and call ``token.answer(response)`` later. Offsets and markers go
+    to the group coordinator of the node that leads their log partition.
+
+    Args:
+        serving: returns the group coordinator of a log partition, or None.
+        submit: passes a request to it, and delivers its responses.
+        topics_created: called when the transaction topic is created.
     """
 
     def __init__(
@@ -207,19 +161,21 @@ class TransactionCoordinator(Waker):
         config: Config,
         clock: Clock,
         producer_ids: ProducerIds,
-        coordinator: Coordinating,
-        topics: TopicRegistry,
         data: TopicData,
+        serving: Callable[[int], GroupCoordinator | None],
+        submit: Callable[[int, Any, Token, Principal], None],
+        topics_created: Callable[[Collection[str]], None],
     ) -> None:
         super().__init__()
         self._config = config
         self._clock = clock
-        self._log = TransactionLog(topics, data, on_made=lambda: coordinator.topics_created((TRANSACTIONS_TOPIC,)))
+        self._log = TransactionLog(data, on_made=lambda: topics_created((TRANSACTIONS_TOPIC,)))
         self._producer_ids = producer_ids
         self._lines = RateLimitedLogger(logger, burst=1)
         self._refused_count = 0
-        self._coordinator = coordinator
-        self._topics = topics
+        self._serving = serving
+        self._submit = submit
+        self._topics = data.topics
         self._data = data
         self._transactions: dict[str, Transaction] = {}
         self._open: dict[str, None] = {}
@@ -238,7 +194,8 @@ class TransactionCoordinator(Waker):
         highest = max(ids, default=NO_PRODUCER_ID)
         # Offsets may be of transactions that no coordinator here knows.
         for index in range(self._config.offsets_topic_num_partitions):
-            partition = self._coordinator.partition(index)
+            coordinator = self._serving(index)
+            partition = None if coordinator is None else coordinator.partition(index)
             if partition is not None:
                 highest = max(highest, partition.hard.offsets.producers.highest_id())
                 for _, record in partition.snapshot():
@@ -436,11 +393,12 @@ class TransactionCoordinator(Waker):
     def add_offsets(self, request: AddOffsetsToTxn) -> AddOffsetsToTxnResponse:
         error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
         if error_code is ErrorCode.NONE:
-            error_code = self._add(request.transactional_id, frozenset((self._partition_of(request.group_id),)))
+            partition = self._log_partition_of(request.group_id)
+            error_code = self._add(request.transactional_id, frozenset((partition,)))
         return AddOffsetsToTxnResponse(error_code)
 
-    def _partition_of(self, group_id: str) -> TopicPartition:
-        return TopicPartition(OFFSETS_TOPIC, self._coordinator.partition_of(group_id))
+    def _log_partition_of(self, group_id: str) -> TopicPartition:
+        return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, self._config.offsets_topic_num_partitions))
 
     def _check(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ErrorCode:
         """Return NONE for the current producer, unless its transaction is ending."""
@@ -471,9 +429,18 @@ class TransactionCoordinator(Waker):
 
     def commit_offsets(self, request: TxnOffsetCommit, token: Token, principal: Principal = None) -> None:
         """Pass a TxnOffsetCommit to the group coordinator; until its response, the transaction can't end."""
-        self._in_flight[request.transactional_id] += 1
-        waiting = _CommitInTransaction(token, request.transactional_id, self._in_flight)
-        self._coordinator.submit(request, waiting, principal)
+        in_flight, transactional_id = self._in_flight, request.transactional_id
+        in_flight[transactional_id] += 1
+
+        def written(response: Any) -> None:
+            in_flight[transactional_id] -= 1
+            if not in_flight[transactional_id]:
+                # Counts of zero would pile up.
+                del in_flight[transactional_id]
+            token.answer(response)
+
+        index = self._log_partition_of(request.group_id).partition
+        self._submit(index, request, _Callback(written), principal)
 
     def verify_writer(self, writer: Writer) -> ErrorCode:
         """Return NONE if a producer may write to a partition, which is added to its transaction if requested."""
@@ -491,7 +458,7 @@ class TransactionCoordinator(Waker):
 
     def verify_commit(self, request: TxnOffsetCommit) -> ErrorCode:
         """Return NONE if a producer may commit offsets of a group, which is added to its transaction if requested."""
-        partition, adds_group = self._partition_of(request.group_id), request.adds_group
+        partition, adds_group = self._log_partition_of(request.group_id), request.adds_group
         return self.verify_writer(
             Writer(request.transactional_id, request.producer_id, request.producer_epoch, partition, adds_group)
         )
@@ -547,6 +514,9 @@ class TransactionCoordinator(Waker):
             if not completion.missing:
                 self._end_completion(completion)
 
+        def on_response(response: CompleteTransactionResponse) -> None:
+            on_answer(response.error_code)
+
         end = (
             transaction.producer_id,
             transaction.producer_epoch,
@@ -556,7 +526,7 @@ class TransactionCoordinator(Waker):
         )
         for topic, index in partitions:
             if topic == OFFSETS_TOPIC:
-                self._coordinator.submit(CompleteTransaction(index, *end), MarkerToken(on_answer))
+                self._submit(index, CompleteTransaction(index, *end), _Callback(on_response), None)
             else:
                 on_answer(self._data.append_marker(topic, index, TransactionMarker(*end)))
         if not partitions:

@@ -20,7 +20,7 @@ from attrs import evolve, frozen
 
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, ensure_internal_topic
+from groupcoord.broker.topics.registry import Topic, TopicError, ensure_internal_topic
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.javacompat import partition_for
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
@@ -362,8 +362,8 @@ class TransactionLogError(GroupcoordError):
 class TransactionLog:
     """Transactions of a server, durable if its topics are."""
 
-    def __init__(self, topics: TopicRegistry, data: TopicData, *, on_made: Callable[[], None]) -> None:
-        self._topics = topics
+    def __init__(self, data: TopicData, *, on_made: Callable[[], None]) -> None:
+        self._topics = data.topics
         self._on_made = on_made
         self._in_memory: tuple[TopicLogSettings, TopicLogSettings] | None = None
         self._data = data.whole

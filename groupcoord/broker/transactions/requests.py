@@ -15,12 +15,10 @@ from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator, answer_write_txn_markers
 from groupcoord.broker.transactions.log import Transaction, TransactionState
-from groupcoord.broker.work import Token, Work, deliver_replies, each, each_long, each_partition, merged
-from groupcoord.coordinator import GroupCoordinator
+from groupcoord.broker.work import Work, each, each_long, each_partition, merged
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     NO_NODE,
-    CompleteTransaction,
     CoordinatorType,
     FindCoordinator,
     FindCoordinatorResponse,
@@ -157,13 +155,11 @@ class TransactionRequests:
 
     def __init__(
         self,
-        coordinator: GroupCoordinator,
         transactions: TransactionCoordinator,
         data: TopicData,
         nodes: Nodes,
         node_id: int,
     ) -> None:
-        self._coordinator = coordinator
         self._transactions = transactions
         self._data = data
         self._nodes = nodes
@@ -179,7 +175,7 @@ class TransactionRequests:
             return InitProducerIdResponse(ID_DENIED)
         elif not self._is_here(transactional_id):
             return InitProducerIdResponse(ELSEWHERE)
-        return self._delivered(self._transactions.init_producer_id(request))
+        return self._transactions.init_producer_id(request)
 
     def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> Work[WireResponse | None]:
         permissions = connection.permissions
@@ -193,8 +189,7 @@ class TransactionRequests:
             allowed = allowed and (request.is_from_broker or may_write(wanted.transactional_id, permissions))
             here = here and self._is_here(wanted.transactional_id)
         if allowed and here:
-            added = yield from self._transactions.add_partitions(request, permissions)
-            return self._delivered(added)
+            return (yield from self._transactions.add_partitions(request, permissions))
         error_code = ELSEWHERE if allowed else ID_DENIED
 
         def refuse(wanted: PartitionsToAdd) -> Work[AddedPartitions]:
@@ -211,38 +206,33 @@ class TransactionRequests:
             return AddOffsetsToTxnResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not self._is_here(request.transactional_id):
             return AddOffsetsToTxnResponse(ELSEWHERE)
-        return self._delivered(self._transactions.add_offsets(request))
+        return self._transactions.add_offsets(request)
 
     def end(self, connection: Connection, request: EndTxn) -> WireResponse | None:
         if not may_write(request.transactional_id, connection.permissions):
             return EndTxnResponse(ID_DENIED)
         if not self._is_here(request.transactional_id):
             return EndTxnResponse(ELSEWHERE)
-        return self._delivered(self._transactions.end(request, connection))
+        return self._transactions.end(request, connection)
 
     def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> Work[WireResponse | None]:
         permissions = connection.permissions
         # Brokers have CLUSTER_ACTION, administrators ALTER.
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
-            return (yield from answer_write_txn_markers(request, self._submit, self._data))
+            return (yield from answer_write_txn_markers(request, connection.submit, self._data))
 
         def refuse(marker: MarkerToWrite) -> Work[WrittenMarker]:
             return WrittenMarker(marker.producer_id, (yield from results_of(marker.topics, CLUSTER_DENIED)))
 
         return WriteTxnMarkersResponse((yield from each_long(request.markers, refuse)))
 
-    def _submit(self, request: CompleteTransaction, token: Token) -> None:
-        self._coordinator.submit(request, token)
-        deliver_replies(self._coordinator)
-
-    def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
-        coordinator = self._coordinator
-        # Nothing is in flight for an EndTxn to wait for.
+    def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> None:
+        coordinator = self._nodes.coordinators[self._node_id]
+        # Fails; nothing is in flight for an EndTxn to wait for.
         if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
-            coordinator.submit(request, connection, connection.principal)  # which fails
+            connection.submit(request)
         else:
             self._transactions.commit_offsets(request, connection, connection.principal)
-        return self._delivered(None)
 
     def list(self, connection: Connection, request: ListTransactions) -> Work[WireResponse | None]:
         here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
@@ -268,11 +258,6 @@ class TransactionRequests:
 
     def _is_here(self, transactional_id: str) -> bool:
         return self._nodes.coordinates_transactions(self._node_id, transactional_id)
-
-    def _delivered(self, response: WireResponse | None) -> WireResponse | None:
-        """Deliver the group coordinator's earlier responses before this one."""
-        deliver_replies(self._coordinator)
-        return response
 
 
 ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
