@@ -59,6 +59,5 @@ def test_a_server_that_stops_closes_what_it_accepts(
             with asyncio.Runner(loop_factory=loop_factory) as runner:
                 runner.run(connect(turns))
             gc.collect()
-    gc.unfreeze()
 
     assert [str(warning.message) for warning in caught] == []

@@ -247,7 +247,7 @@ def explore(
     exploration = Exploration(scope)
     limits = _Limits(time.process_time(), max_cpu_s, max_states, search)
     frontier: list[int] = [0]
-    thresholds = gc.get_threshold()
+    thresholds, has_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
     gc.set_threshold(COLLECTION_THRESHOLD)
     try:
         while True:
@@ -270,7 +270,8 @@ def explore(
             break
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if not has_frozen:
+            gc.unfreeze()
         if search.crew is not None:
             search.crew.end()
     exploration.violations = [search.violation(*found) for found in search.broken.values()]
