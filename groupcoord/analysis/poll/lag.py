@@ -68,7 +68,6 @@ class GroupLag:
     """
 
     group_id: str
-    type: str
     state: str | None
     members: int | None
     partitions: int
@@ -104,7 +103,6 @@ def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:
     wrong = "; ".join(told)
     return GroupLag(
         group.group_id,
-        group.type,
         (group.listed.state or None) if group.described is None else group.described.state,
         members,
         len(rows),
