@@ -19,7 +19,7 @@ from groupcoord.config.files import parse_json, parse_toml
 if TYPE_CHECKING:
     from groupcoord.testing.exploring.exploration import Exploration, Level, Violation
     from groupcoord.testing.exploring.scope import Scope
-    from groupcoord.testing.exploring.story import Story
+    from groupcoord.testing.exploring.stage import Story
 
 
 What = Annotated[
@@ -60,7 +60,7 @@ def explore(
     Exit status: 0 if every law holds, 1 if not, 2 if the command cannot be carried out.
     """
     from groupcoord.testing.exploring.scope import NAMED, HistoryError
-    from groupcoord.testing.exploring.story import draw_story
+    from groupcoord.testing.exploring.stage import draw_story
 
     if scopes:
         for name, scope in NAMED.items():
@@ -113,7 +113,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _replayed(path: Path) -> Story:
     from groupcoord.testing.exploring.scope import Trace
-    from groupcoord.testing.exploring.story import draw_story
+    from groupcoord.testing.exploring.stage import draw_story
 
     return draw_story(Trace.of(_read(path)))
 
@@ -164,7 +164,7 @@ def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -
 
 
 def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None:
-    from groupcoord.testing.exploring.story import diagram, in_lines
+    from groupcoord.testing.exploring.stage import diagram, in_lines
 
     for story in () if as_json else stories:
         for line in in_lines(story):

@@ -11,10 +11,9 @@ from groupcoord.laws import require
 from groupcoord.log_store import MemoryLogStore
 from groupcoord.testing.exploring import exploration
 from groupcoord.testing.exploring.exploration import explore
-from groupcoord.testing.exploring.forms import Labels, View, consumer_of, form_of
 from groupcoord.testing.exploring.scope import NAMED, HistoryError, Process, Scope, Step, Trace, steps_of
 from groupcoord.testing.exploring.stage import LOG_PARTITION, Stage, play
-from groupcoord.testing.exploring.turns import Turns
+from groupcoord.testing.exploring.turns import Labels, Turns, View, consumer_of, form_of
 from tests.plants import plant
 from tests.tables import as_one_test
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.testing.museum.member_life import MemberLife
+from groupcoord.testing.museum.hunting import MemberLife
 from tests.samples import seeds
 from tests.tables import as_one_test
 

@@ -15,10 +15,9 @@ from attrs import define, field, frozen
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import Response
 from groupcoord.log_store import LogStore
-from groupcoord.testing.exploring.forms import Form, View
 from groupcoord.testing.exploring.scope import HistoryError, Scope, Step, Trace, steps_of
 from groupcoord.testing.exploring.stage import BrokenLaw, Law, MakeCoordinator
-from groupcoord.testing.exploring.turns import BrokenTurnError, Core, Turn, Turns
+from groupcoord.testing.exploring.turns import BrokenTurnError, Core, Form, Turn, Turns, View
 
 TurnKey = tuple[int, Step, int]
 """Coordinator state, step, and form of the client that takes it."""

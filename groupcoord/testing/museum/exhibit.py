@@ -22,7 +22,7 @@ from groupcoord.config.files import data_files
 from groupcoord.errors import GroupcoordError, did_you_mean
 
 if TYPE_CHECKING:
-    from groupcoord.testing.exploring.story import Story
+    from groupcoord.testing.exploring.stage import Story
 
 FOLDER = Path(__file__).parent / "exhibits"
 
@@ -222,6 +222,6 @@ def play_of(shown: Exhibit, *, is_planted: bool) -> Story:
     Raises:
         TaskFailedError: the process failed.
     """
-    from groupcoord.testing.exploring.story import Story
+    from groupcoord.testing.exploring.stage import Story
 
     return Story.of(in_a_process("play", shown, is_planted=is_planted))
