@@ -6,35 +6,26 @@ import gc
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.messages import Response
 from groupcoord.log_store import LogStore
 from groupcoord.testing.exploring.scope import HistoryError, Scope, Step, Trace, steps_of
 from groupcoord.testing.exploring.stage import BrokenLaw, Law, MakeCoordinator
-from groupcoord.testing.exploring.turns import BrokenTurnError, Core, Form, Turn, Turns, View
-
-TurnKey = tuple[int, Step, int]
-"""Coordinator state, step, and form of the client that takes it."""
+from groupcoord.testing.exploring.turns import BrokenTurnError, Core, Form, Recipe, Turn, Turns
 
 
 class Done(NamedTuple):
-    """Result of a step, as a process sends it; see :class:`.Turn`."""
+    """Turn as a process sends it, with what its numbers of the state and the form stand for."""
 
+    turn: Turn
     key: bytes
-    number: int
     in_flight: int
     form: Form
-    answers: Mapping[int, Response | None]
-    is_lost: bool
-    before: View
-    after: View
-    fenced: frozenset[int]
 
 
 class Crew:
@@ -73,20 +64,19 @@ class Crew:
             process.terminate()
             process.join()
 
-    def take(self, keys: Sequence[TurnKey]) -> None:
-        orders = [("take", *self._place(core), step, self._turns.forms[form]) for core, step, form in keys]
-        for (core, step, form), (worker, outcome) in zip(keys, self._outcomes(orders), strict=True):
+    def take(self, recipes: Sequence[Recipe]) -> None:
+        turns = self._turns
+        orders = [("take", *self._place(core), step, turns.forms[form]) for core, step, form in recipes]
+        for recipe, (worker, outcome) in zip(recipes, self._outcomes(orders), strict=True):
             if isinstance(outcome, BrokenLaw):
-                self._turns.learn(core, step, form, BrokenTurnError(outcome))
+                turns.results[recipe] = BrokenTurnError(outcome)
                 continue
             done: Done = outcome
-            number = self._turns.known(done.key)
+            number = turns.numbers.get(done.key)
             if number is None:
-                number = self._turns.add(done.key, Core(done.after, None, done.in_flight, None))
-                self._places[number] = worker, done.number
-            mine = self._turns.number_of(done.form)
-            turn = Turn.of(number, mine, done.answers, done.is_lost, done.before, done.after, done.fenced)
-            self._turns.learn(core, step, form, turn)
+                number = turns.add(done.key, Core(done.turn.after, None, done.in_flight, None))
+                self._places[number] = worker, done.turn.core
+            turns.results[recipe] = evolve(done.turn, core=number, form=turns.number_of(done.form))
 
     def look(self, keys: Sequence[tuple[int, int]]) -> None:
         orders = [("look", *self._place(core), None, self._turns.forms[form]) for core, form in keys]
@@ -132,12 +122,10 @@ def _carry_out(turns: Turns, what: str, core: int, step: Step, form: Form) -> Do
         if what == "look":
             turns.check_seen(core, number)
             return None
-        turn = turns.turn(core, step, number)
+        turn = turns.turn(Recipe(core, step, number))
     except BrokenTurnError as error:
         return error.broken
-    reached = turns.cores[turn.core]
-    results = turn.answers, turn.is_lost, turn.before, turn.after, turn.fenced
-    return Done(turns.keys[turn.core], turn.core, reached.in_flight, turns.forms[turn.form], *results)
+    return Done(turn, turns.keys[turn.core], turns.cores[turn.core].in_flight, turns.forms[turn.form])
 
 
 State = tuple[int, tuple[int, ...]]
@@ -244,29 +232,21 @@ def explore(
     """
     search = _Search(Turns(scope, make_log_store=make_log_store, make_coordinator=make_coordinator, laws=laws))
     exploration = Exploration(scope)
-    limits = _Limits(time.process_time(), max_cpu_s, max_states, search)
     frontier: list[int] = [0]
     thresholds, has_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
     gc.set_threshold(COLLECTION_THRESHOLD)
     try:
         while True:
-            level = search.level(len(exploration.levels), len(frontier), limits.cpu_s())
+            level = search.level(len(exploration.levels), len(frontier))
             exploration.levels.append(level)
             on_level(level)
-            exploration.is_closed = not frontier
-            if not frontier or level.depth >= max_depth:
+            exploration.is_closed = level.is_whole and not frontier
+            if not level.is_whole or not frontier or level.depth >= max_depth:
                 break
             if jobs > 1 and search.crew is None and len(frontier) >= STATES_TO_SHARE:
                 gc.freeze()
                 search.crew = Crew(search.turns, jobs)
-            following = list(search.following(frontier, limits, stops_when_broken=stops_when_broken))
-            if not search.was_stopped:
-                frontier = following
-                continue
-            last = search.level(level.depth + 1, len(following), limits.cpu_s(), is_whole=False)
-            exploration.levels.append(last)
-            on_level(last)
-            break
+            frontier = list(search.following(frontier, max_cpu_s, max_states, stops_when_broken=stops_when_broken))
     finally:
         gc.set_threshold(*thresholds)
         if not has_frozen:
@@ -278,30 +258,14 @@ def explore(
     return exploration
 
 
-@frozen
-class _Limits:
-    begun_s: float
-    max_cpu_s: float
-    max_states: int | None
-    search: _Search
-
-    def cpu_s(self) -> float:
-        crew = self.search.crew
-        return time.process_time() - self.begun_s + (0.0 if crew is None else crew.cpu_s)
-
-    def are_reached(self, states: int) -> bool:
-        """Return whether a limit is reached; also moves all objects out of garbage collection."""
-        gc.freeze()
-        return (self.max_states is not None and states >= self.max_states) or self.cpu_s() > self.max_cpu_s
-
-
 class _Search:
-    """Search state."""
+    """Search state; it ``was_stopped`` if not all states of its last level were examined."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
         self.crew: Crew | None = None
         self.was_stopped = False
+        self._begun_s = time.process_time()
         self._scope = turns.scope
         processes = turns.scope.processes
         alike: dict[Any, list[int]] = {}
@@ -325,8 +289,11 @@ class _Search:
         self.transitions = 0
         self.broken: dict[str, tuple[int, Step, int, BrokenLaw]] = {}
 
-    def level(self, depth: int, new: int, cpu_s: float, *, is_whole: bool = True) -> Level:
-        return Level(depth, new, len(self.states), self.transitions, cpu_s, is_whole)
+    def level(self, depth: int, new: int) -> Level:
+        return Level(depth, new, len(self.states), self.transitions, self._cpu_s(), not self.was_stopped)
+
+    def _cpu_s(self) -> float:
+        return time.process_time() - self._begun_s + (0.0 if self.crew is None else self.crew.cpu_s)
 
     # ------------------------------------------------------------ what can happen next
 
@@ -386,31 +353,34 @@ class _Search:
 
     # ------------------------------------------------------------ what comes of it
 
-    def following(self, numbers: Sequence[int], limits: _Limits, *, stops_when_broken: bool) -> Iterator[int]:
+    def following(
+        self, numbers: Sequence[int], max_cpu_s: float, max_states: int | None, *, stops_when_broken: bool
+    ) -> Iterator[int]:
         """Yield the numbers of new states one step after some states, until a limit is reached."""
-        self.was_stopped = False
         for place, number in enumerate(numbers):
-            if place % STATES_BETWEEN_LOOKS == 0:
-                if limits.are_reached(len(self.states)):
-                    self.was_stopped = True
-                    return
-                self.prepare(numbers[place : place + STATES_BETWEEN_LOOKS])
-            if stops_when_broken and self.broken:
-                self.was_stopped = True
+            is_start = place % STATES_BETWEEN_LOOKS == 0
+            if is_start:
+                gc.freeze()
+                is_full = max_states is not None and len(self.states) >= max_states
+                self.was_stopped = is_full or self._cpu_s() > max_cpu_s
+            self.was_stopped = self.was_stopped or (stops_when_broken and bool(self.broken))
+            if self.was_stopped:
                 return
+            if is_start:
+                self.prepare(numbers[place : place + STATES_BETWEEN_LOOKS])
             yield from self.expand(number)
 
     def prepare(self, numbers: Sequence[int]) -> None:
         if self.crew is None:
             return
-        turns, keys = self.turns, dict[TurnKey, None]()
+        turns, recipes = self.turns, dict[Recipe, None]()
         for number in numbers:
             core, forms = self._listed[number]
             for step, place in self._steps(core, forms):
-                own = core, step, forms[place] if place >= 0 else 0
-                if step.word != "die" and not turns.knows(*own):
-                    keys[own] = None
-        self.crew.take(list(keys))
+                recipe = Recipe(core, step, forms[place] if place >= 0 else 0)
+                if step.word != "die" and recipe not in turns.results:
+                    recipes[recipe] = None
+        self.crew.take(list(recipes))
         looks = dict[tuple[int, int], None]()
         for number in numbers if self._has_consumers else ():
             core, forms = self._listed[number]
@@ -447,7 +417,7 @@ class _Search:
             after[place] = 0
             return core, after
         turns = self.turns
-        turn: Turn = turns.turn(core, step, forms[place] if place >= 0 else 0)
+        turn = turns.turn(Recipe(core, step, forms[place] if place >= 0 else 0))
         if not turn.is_quiet:
             for other, form in enumerate(forms):
                 if other != place and form:

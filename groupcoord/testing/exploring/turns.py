@@ -30,7 +30,6 @@ from groupcoord.laws import (
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
-    check_member_sees_what_is_durable,
     check_restart_writes_the_same,
     check_snapshot_rebuilds,
     check_timers,
@@ -212,7 +211,7 @@ Log = tuple[Record, ...]
 
 
 class Recipe(NamedTuple):
-    """Origin of a state: predecessor, step, and form of the client."""
+    """Step of a client in a coordinator state: numbers of the state and of the client's form, 0 without a client."""
 
     core: int
     step: Step
@@ -235,42 +234,32 @@ class Turn:
 
     Attributes:
         form: number of the new form of the acting client; 0 if it is gone.
-        is_quiet: other clients are unaffected.
         answers: responses to other clients, by number of the token.
         is_lost: waiting requests are lost.
         fenced: tokens of clients that are fenced without a successor, and so must not be alive.
+        is_quiet: other clients are unaffected: no responses, lost requests, or new names or epochs.
         others: new form by old form of other clients.
     """
 
     core: int
     form: int
-    is_quiet: bool
     answers: Mapping[int, Response | None]
     is_lost: bool
     before: View
     after: View
-    fenced: frozenset[int]
+    fenced: frozenset[int] = frozenset()
+    is_quiet: bool = field(init=False)
     others: dict[int, int] = field(factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        core: int,
-        form: int,
-        answers: Mapping[int, Response | None],
-        is_lost: bool,
-        before: View,
-        after: View,
-        fenced: frozenset[int] = frozenset(),
-    ) -> Turn:
-        """Return a turn, quiet without responses, lost requests, and new names or epochs."""
-        is_quiet = (
-            not (answers or is_lost)
+    @is_quiet.default
+    def _is_quiet(self) -> bool:
+        before, after = self.before, self.after
+        return (
+            not (self.answers or self.is_lost)
             and after.epoch == before.epoch
             and after.ids[: len(before.ids)] == before.ids
             and after.tokens[: len(before.tokens)] == before.tokens
         )
-        return cls(core, form, is_quiet, answers, is_lost, before, after, fenced)
 
 
 class Start(NamedTuple):
@@ -293,6 +282,8 @@ class Turns:
 
     Attributes:
         keys: fingerprints of the states.
+        numbers: numbers of the states by fingerprint.
+        results: results of steps, by state, step and form of the acting client.
         forms: the forms with the index of their process; the first stands for none.
         seen: broken law or None, by coordinator state and form.
     """
@@ -310,6 +301,8 @@ class Turns:
         self.keys: list[bytes] = []
         self.seen: dict[tuple[int, int], BrokenLaw | None] = {}
         self.forms: list[Form] = [()]
+        self.numbers: dict[bytes, int] = {}
+        self.results: dict[Recipe, Turn | BrokenTurnError] = {}
         self.steps = 0
         self._stage = Stage(scope, make_log_store=make_log_store, make_coordinator=make_coordinator)
         self._laws = tuple(laws)
@@ -321,9 +314,7 @@ class Turns:
         self._stage.boot = self._boot  # type: ignore[method-assign]
         self._stage.coordinator.load_all()
         self._age_max_ms = self._stage.config.offsets_retention_minutes * MS_PER_MINUTE if scope.expires else 0
-        self._numbers: dict[bytes, int] = {}
         self._form_numbers: dict[Form, int] = {(): 0}
-        self._turns: dict[tuple[int, Step, int], Turn | BrokenTurnError] = {}
         self._kept: list[int] = []
         has_streams = any(process.protocol == "streams" for process in scope.processes)
         self._starting = ("crash",) if has_streams else ("crash", "move")
@@ -431,7 +422,7 @@ class Turns:
         """Return the number of the stage's state; a new one is checked."""
         check_hard_state_is_the_log(self._stage.coordinator)  # the fingerprint has the log only as memory knows it
         key = self._fingerprint(labels)
-        number = self.known(key)
+        number = self.numbers.get(key)
         if number is None:
             self._check()
             in_flight = len(self._stage.store.waiting())
@@ -439,11 +430,8 @@ class Turns:
             self._keep(number)
         return number
 
-    def known(self, key: bytes) -> int | None:
-        return self._numbers.get(key)
-
     def add(self, key: bytes, core: Core) -> int:
-        number = self._numbers[key] = len(self.cores)
+        number = self.numbers[key] = len(self.cores)
         self.cores.append(core)
         self.keys.append(key)
         return number
@@ -480,25 +468,19 @@ class Turns:
     def _consumer(self, place: int, form: Form, view: View, new_id: Callable[[str], str] | None = None) -> Consumer:
         return consumer_of(self.scope.processes[place], self.scope.group_id, form, view, new_id)
 
-    def turn(self, number: int, step: Step, form: int) -> Turn:
-        found = self._turns.get((number, step, form))
+    def turn(self, recipe: Recipe) -> Turn:
+        found = self.results.get(recipe)
         if found is None:
             try:
-                found = self._work_out(number, step, form)
+                found = self._work_out(recipe)
             except BrokenTurnError as error:
                 found = error
             except Exception as error:  # an exception of the core is a broken law, too
                 found = BrokenTurnError(BrokenLaw.of(error, 0))
-            self.learn(number, step, form, found)
+            self.results[recipe] = found
         if isinstance(found, BrokenTurnError):
             raise found
         return found
-
-    def learn(self, number: int, step: Step, form: int, found: Turn | BrokenTurnError) -> None:
-        self._turns[number, step, form] = found
-
-    def knows(self, number: int, step: Step, form: int) -> bool:
-        return (number, step, form) in self._turns
 
     def _log_to_start_on(self, core: Core, step: Step) -> Log | None:
         """Return the log that alone determines the state of a starting coordinator.
@@ -516,14 +498,14 @@ class Turns:
         written = int(step.operands[0]) if step.operands else 0
         return (*in_log, *[record for _, records in held[:written] for record in records.values])
 
-    def _work_out(self, number: int, step: Step, form: int) -> Turn:
-        stage = self._stage
+    def _work_out(self, recipe: Recipe) -> Turn:
+        stage, (number, step, form) = self._stage, recipe
         core = self._bring(number)
         before = core.view
         log = self._log_to_start_on(core, step)
         start = None if log is None else self._starts.get((step.word, log))
         if start is not None and step.word == "crash":  # sends no response
-            return Turn.of(start.core, 0, {}, bool(before.tokens), before, start.view)
+            return Turn(start.core, 0, {}, bool(before.tokens), before, start.view)
         _, sent = self._do(core, step if start is None else Step("unload"), form)
         after_step = stage.fleet.outstanding
         answers = {
@@ -538,17 +520,17 @@ class Turns:
         if stage.acknowledged:
             check_acknowledged_commits(stage.store, [LOG_PARTITION], stage.acknowledged)
         if start is not None:
-            return Turn.of(start.core, 0, answers, is_lost, before, start.view, fenced)
+            return Turn(start.core, 0, answers, is_lost, before, start.view, fenced)
         labels = Labels(self._issued, self._age_max_ms)
         if len(stage.store.waiting()) < core.in_flight or not self.scope.log_is_late:
             if _records_in(stage.store.store) not in self._known_logs:
                 self._check_that_numbers_grow()
             check_fetch_is_the_log(stage.coordinator, stage.group_ids)
-        reached = self._intern(Recipe(number, step, form), labels)
+        reached = self._intern(recipe, labels)
         after = self._view(labels)
         if log is not None:
             self._starts[step.word, log] = Start(reached, after)
-        return Turn.of(reached, self._form_after(after), answers, is_lost, before, after, fenced)
+        return Turn(reached, self._form_after(after), answers, is_lost, before, after, fenced)
 
     def _is_fenced_wrongly(self, sent: dict[int, Sent], view: View, place: int, answer: Response | None) -> bool:
         if answer is None or ErrorCode.FENCED_INSTANCE_ID not in error_codes(answer):
@@ -643,11 +625,8 @@ class Turns:
         consumer = self._consumer(place, tuple(own), core.view)
         if isinstance(consumer, Kip848Consumer) and consumer.epoch > 0:
             self._put(core)
-            owned = [(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes]
             try:
-                check_member_sees_what_is_durable(
-                    self._stage.coordinator, self.scope.group_id, consumer.member_id, consumer.epoch, owned
-                )
+                consumer.check(self._stage.coordinator)
             except Exception as error:
                 return BrokenLaw.of(error, 0)
         return None
