@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from groupcoord.config import Config
     from groupcoord.coordinator import GroupCoordinator
     from groupcoord.coordinator.loading import LoadError
-    from groupcoord.core.groups.classic.state import GroupState
+    from groupcoord.core.groups.classic.group import GroupState
     from groupcoord.core.groups.consumer.group import ConsumerGroupState
     from groupcoord.core.messages import Reply
     from groupcoord.core.router.authorization import Operation, Resource, ResourceType
@@ -70,7 +70,7 @@ _MODULES = {
     "ErrorCode": "errors",
     "GroupcoordError": "errors",
     "GroupCoordinator": "coordinator",
-    "GroupState": "core.groups.classic.state",
+    "GroupState": "core.groups.classic.group",
     "InvariantError": "errors",
     "LoadError": "coordinator.loading",
     "LogRecord": "log_store",

@@ -10,12 +10,12 @@ from groupcoord.coordinator.loading import LoadError
 from groupcoord.core.router.partition_table import PartitionStatus
 
 if TYPE_CHECKING:
-    from groupcoord.core.groups.classic.state import GroupState
+    from groupcoord.core.groups.classic.group import GroupState
     from groupcoord.core.groups.consumer.group import ConsumerGroupState
 
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
-_STATES = {"ConsumerGroupState": "consumer.group", "GroupState": "classic.state"}
+_STATES = {"ConsumerGroupState": "consumer.group", "GroupState": "classic.group"}
 """Exported names by module below ``groupcoord.core.groups``."""
 
 if not TYPE_CHECKING:

@@ -25,8 +25,7 @@ from groupcoord.core.events import (
 if TYPE_CHECKING:
     from groupcoord.core.groups.base.group import ModernGroup
     from groupcoord.core.groups.base.state import DraftedEvent, ModernGroupState
-    from groupcoord.core.groups.classic.group import GroupMetadata
-    from groupcoord.core.groups.classic.state import MemberMetadata
+    from groupcoord.core.groups.classic.group import GroupMetadata, MemberMetadata
     from groupcoord.core.groups.group import Group
 
 MAX_TRIGGERS = 16

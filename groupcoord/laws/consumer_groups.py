@@ -8,9 +8,8 @@ from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.groups.base.state import ModernGroupState, RefusedError
-from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.groups.consumer.group import ConsumerDraft, ConsumerGroup, ConsumerGroupState, ConsumerState
 from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat
-from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerState
 from groupcoord.core.groups.group_types import as_consumer_group
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,

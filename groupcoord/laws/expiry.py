@@ -8,7 +8,7 @@ from uuid import UUID
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.administration import MS_PER_MINUTE
 from groupcoord.core.events import Cause
-from groupcoord.core.groups.classic.state import GroupState
+from groupcoord.core.groups.classic.group import GroupState
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import as_classic_group
 from groupcoord.core.log.records import NO_TIMESTAMP, GroupTombstone, OffsetTombstone, Record

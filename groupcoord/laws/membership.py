@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata, GroupState
 from groupcoord.core.groups.classic.rebalance import WhenAssigned, WhenReplaced
-from groupcoord.core.groups.classic.state import GroupState
 from groupcoord.core.groups.consumer.records import ConsumerGroupMemberMetadataRecord
 from groupcoord.core.groups.group_types import as_classic_group
 from groupcoord.core.log.records import GroupMetadataRecord

@@ -8,12 +8,12 @@ from typing import Any
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.groups.base.kind import WhenDrafted
 from groupcoord.core.groups.base.state import ModernGroupState
-from groupcoord.core.groups.consumer.state import ConsumerState
+from groupcoord.core.groups.consumer.group import ConsumerState
 from groupcoord.core.groups.conversion import WhenConverted
 from groupcoord.core.groups.group_types import as_consumer_group, as_modern_group
-from groupcoord.core.groups.share.state import ShareState
+from groupcoord.core.groups.share.group import ShareState
 from groupcoord.core.groups.streams.assignors import Task
-from groupcoord.core.groups.streams.state import StreamsMember, StreamsState
+from groupcoord.core.groups.streams.group import StreamsMember, StreamsState
 from groupcoord.core.log.record_keys import RecordKey
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import GroupState, InvariantError
-from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.state import MemberMetadata, Parked
+from groupcoord.core.groups.classic.group import GroupMetadata, MemberMetadata, Parked
 from groupcoord.core.log.records import CommitRecords, GroupMetadataRecord
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import IllegalTransitionError

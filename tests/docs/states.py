@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord import GroupState
-from groupcoord.core.groups.classic.state import LEGAL_TRANSITIONS
+from groupcoord.core.groups.classic.group import LEGAL_TRANSITIONS
 
 
 def transitions() -> list[tuple[GroupState, list[GroupState]]]:

@@ -141,7 +141,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("schema.engine", "records", "core.log.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries
         "core.consumer_protocol",
-        "core.groups.consumer.state",  # which assignor most members ask for
+        "core.groups.consumer.group",  # which assignor most members ask for
         "core.share_state",  # what a share coordinator makes of its log
     ),
     "analysis.rules": (
@@ -250,9 +250,9 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     # state of the groups of each type
     (
         *("groups.base.state", "groups.base.group"),
-        *("groups.base.member_lookup", "groups.classic.state", "groups.classic.group"),
-        *("groups.consumer.state", "groups.consumer.group", "groups.share.state", "groups.share.group"),
-        *("groups.streams.topology", "groups.streams.state", "groups.streams.group"),
+        *("groups.base.member_lookup", "groups.classic.group"),
+        *("groups.consumer.group", "groups.share.group"),
+        *("groups.streams.topology", "groups.streams.group"),
     ),
     # what handlers have in common: outputs, appends in flight, deletion and expiry
     ("observer", "log.append_queue", "refusals", "handler_context"),

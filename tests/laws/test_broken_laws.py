@@ -12,13 +12,13 @@ from attrs import evolve
 from groupcoord import ErrorCode, MemoryLogStore, Ticket
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.consumer.group import ConsumerDraft
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerDraft
 from groupcoord.core.handler_context import Writing
 from groupcoord.core.log.hard_state import HardState
 from groupcoord.core.log.records import (

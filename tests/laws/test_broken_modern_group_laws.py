@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from attrs import evolve
 
-from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerState
 from groupcoord.core.groups.consumer.records import (
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentRecord,
@@ -18,11 +18,10 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerState
 from groupcoord.core.groups.share.records import ShareGroupMetadataRecord
+from groupcoord.core.groups.streams.group import StreamsState
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import StreamsGroupMemberMetadataRecord, StreamsGroupMetadataRecord
-from groupcoord.core.groups.streams.state import StreamsState
 from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.core.share_partition.in_flight import Acquired
 from groupcoord.core.share_partition.partition import SharePartition

@@ -28,8 +28,7 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.columns import offset_columns
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.consumer.group import ConsumerGroup
-from groupcoord.core.groups.consumer.state import preferred_assignor
+from groupcoord.core.groups.consumer.group import ConsumerGroup, preferred_assignor
 from groupcoord.core.groups.group_types import as_classic_group, as_consumer_group
 from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,

@@ -17,6 +17,7 @@ from groupcoord.config import GroupType
 from groupcoord.coordinator import ConsumerGroupState, GroupState
 from groupcoord.core.consumer_protocol import TopicPartition, decode_assignment, decode_subscription
 from groupcoord.core.groups.consumer.assignors import SubscriptionType
+from groupcoord.core.groups.consumer.group import ConsumerState
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMetadataRecord,
@@ -24,7 +25,6 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMemberRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerState
 from groupcoord.core.groups.share.group import ShareGroupState
 from groupcoord.core.groups.streams.group import StreamsGroupState
 from groupcoord.core.log.hard_state import HardState

@@ -17,7 +17,7 @@ from groupcoord.core.groups.consumer.assignors import (
     SubscriptionType,
     UniformAssignor,
 )
-from groupcoord.core.groups.consumer.state import preferred_assignor, preferred_assignor_after
+from groupcoord.core.groups.consumer.group import preferred_assignor, preferred_assignor_after
 from groupcoord.core.javacompat import hash_map_order
 
 UNIFORM = UniformAssignor()

@@ -6,13 +6,12 @@ from types import SimpleNamespace
 from typing import cast
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
+from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment, ConsumerState
 from groupcoord.core.groups.consumer.heartbeat import REFRESH_PAUSE_MS, needs_resolution
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupRegularExpressionRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerState
 from groupcoord.testing.machine.modern_members import Kip848Consumer
 from groupcoord.testing.topics import Topics
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
+from groupcoord.core.groups.streams.group import StreamsState
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
     AssignedTaskIds,
@@ -17,7 +18,6 @@ from groupcoord.core.groups.streams.records import (
     Subtopology,
     TaskIds,
 )
-from groupcoord.core.groups.streams.state import StreamsState
 
 MEMBER = StreamsGroupMemberMetadataRecord("g", "m", "i", None, "c", "/h", 1_000, 0, "p")
 ASSIGNMENT = TaskAssignment(

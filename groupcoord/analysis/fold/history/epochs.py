@@ -18,7 +18,7 @@ from groupcoord.analysis.fold.history.rows import (
     TopicPartition,
     TopicPartitions,
 )
-from groupcoord.core.groups.consumer.state import preferred_assignor
+from groupcoord.core.groups.consumer.group import preferred_assignor
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.typed import TypedRecord
 from groupcoord.schema.engine import Values

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata, GroupState
 from groupcoord.core.groups.classic.membership import ClassicMembership
 from groupcoord.core.groups.classic.rebalance import CAN_REBALANCE, Rebalance
-from groupcoord.core.groups.classic.state import GroupState
 from groupcoord.core.groups.group import Group, why_not_found
 from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY

@@ -7,7 +7,7 @@ from typing import cast
 from attrs import evolve
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata, GroupState, MemberMetadata, Parked
 from groupcoord.core.groups.classic.rebalance import (
     CAN_REBALANCE,
     FormerMember,
@@ -16,7 +16,6 @@ from groupcoord.core.groups.classic.rebalance import (
     WhenGroupWritten,
     WhenReplaced,
 )
-from groupcoord.core.groups.classic.state import GroupState, MemberMetadata, Parked
 from groupcoord.core.groups.group import allows_session_timeout
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.append_queue import Append

@@ -10,8 +10,7 @@ from typing import cast
 from attrs import define, frozen
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.classic.group import GroupMetadata
-from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata, GroupState, MemberMetadata
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.append_queue import Append, Continuation

@@ -25,8 +25,11 @@ from groupcoord.core.consumer_protocol import (
 from groupcoord.core.groups.base.member_lookup import find_sender, find_static_member, replace_member
 from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.consumer.group import (
+    ConsumerDraft,
     ConsumerGroup,
     ConsumerGroupEnvironment,
+    ConsumerMember,
+    ConsumerState,
     ConsumerTimers,
 )
 from groupcoord.core.groups.consumer.heartbeat import Step, check_room, move_on, new_member
@@ -36,7 +39,6 @@ from groupcoord.core.groups.consumer.records import (
     ClassicProtocol,
     ConsumerGroupMemberMetadataRecord,
 )
-from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.javacompat import HashTable, uuid_hash, uuid_sort_key
 from groupcoord.core.messages import (

@@ -19,12 +19,20 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.events import Trigger
 from groupcoord.core.groups.base.state import RefusedError
-from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata, GroupState, MemberMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
-from groupcoord.core.groups.classic.state import GroupState, MemberMetadata
 from groupcoord.core.groups.consumer.classic_members import classic_assignment, owned_partitions
-from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment, ConsumerTimers
+from groupcoord.core.groups.consumer.group import (
+    ConsumerDraft,
+    ConsumerGroup,
+    ConsumerGroupEnvironment,
+    ConsumerMember,
+    ConsumerState,
+    ConsumerTimers,
+    Downgrade,
+    Partition,
+)
 from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat, question
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
 from groupcoord.core.groups.consumer.records import (
@@ -34,13 +42,6 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMetadataRecord,
     ConsumerGroupRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
-)
-from groupcoord.core.groups.consumer.state import (
-    ConsumerDraft,
-    ConsumerMember,
-    ConsumerState,
-    Downgrade,
-    Partition,
 )
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
 from groupcoord.core.handler_context import HandlerContext

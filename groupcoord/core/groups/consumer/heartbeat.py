@@ -17,19 +17,19 @@ from groupcoord.core.groups.base.assignor import changed_targets
 from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
 from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
-from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
+from groupcoord.core.groups.consumer.group import (
+    ConsumerDraft,
+    ConsumerGroupEnvironment,
+    ConsumerMember,
+    ConsumerState,
+    preferred_assignor,
+    preferred_assignor_after,
+)
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, reconcile
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupPartitionMetadataRecord,
     ConsumerGroupRegularExpressionRecord,
-)
-from groupcoord.core.groups.consumer.state import (
-    ConsumerDraft,
-    ConsumerMember,
-    ConsumerState,
-    preferred_assignor,
-    preferred_assignor_after,
 )
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes, ResolveRegexes

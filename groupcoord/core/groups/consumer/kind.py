@@ -22,8 +22,11 @@ from groupcoord.core.groups.consumer.conversion import (
     downgrade,
 )
 from groupcoord.core.groups.consumer.group import (
+    ConsumerDraft,
     ConsumerGroup,
     ConsumerGroupEnvironment,
+    ConsumerMember,
+    ConsumerState,
     ConsumerTimers,
 )
 from groupcoord.core.groups.consumer.heartbeat import (
@@ -34,7 +37,6 @@ from groupcoord.core.groups.consumer.heartbeat import (
     take_resolution,
 )
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
-from groupcoord.core.groups.consumer.state import ConsumerDraft, ConsumerMember, ConsumerState
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes
 from groupcoord.core.log.records import GroupTombstone

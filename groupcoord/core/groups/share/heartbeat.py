@@ -14,15 +14,15 @@ from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, changed_targets
 from groupcoord.core.groups.base.member_lookup import check_capacity, check_epoch, find_member
 from groupcoord.core.groups.base.state import RefusedError
-from groupcoord.core.groups.share.group import ShareGroupEnvironment
-from groupcoord.core.groups.share.records import ShareGroupMemberMetadataRecord
-from groupcoord.core.groups.share.state import (
+from groupcoord.core.groups.share.group import (
     ShareAssignment,
     ShareDraft,
+    ShareGroupEnvironment,
     ShareMember,
     ShareState,
     StateChange,
 )
+from groupcoord.core.groups.share.records import ShareGroupMemberMetadataRecord
 from groupcoord.core.javacompat import string_sort_key
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
 from groupcoord.core.messages.share_state import InitializeShareGroupState, StateToInitialize, StateTopicToInitialize

@@ -15,7 +15,14 @@ from groupcoord.core.groups.base.group import MemberTimers
 from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.member_lookup import find_member
 from groupcoord.core.groups.group import Deletion, Group
-from groupcoord.core.groups.share.group import ShareGroup, ShareGroupEnvironment
+from groupcoord.core.groups.share.group import (
+    AwaitedResponse,
+    ShareDraft,
+    ShareGroup,
+    ShareGroupEnvironment,
+    ShareMember,
+    StateChange,
+)
 from groupcoord.core.groups.share.heartbeat import handle_heartbeat, remove_members
 from groupcoord.core.groups.share.offsets import (
     ErrorCodes,
@@ -31,7 +38,6 @@ from groupcoord.core.groups.share.offsets import (
     partitions_of,
 )
 from groupcoord.core.groups.share.records import ShareGroupStatePartitionMetadataRecord
-from groupcoord.core.groups.share.state import AwaitedResponse, ShareDraft, ShareMember, StateChange
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.log.records import Record

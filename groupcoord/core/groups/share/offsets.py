@@ -14,8 +14,15 @@ from attrs import define, evolve
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.base.topics import KnownTopics
-from groupcoord.core.groups.share.group import ShareGroup, ShareGroupEnvironment
-from groupcoord.core.groups.share.state import PartitionsByTopic, ShareDraft, StateChange, StatePartitions, StateRequest
+from groupcoord.core.groups.share.group import (
+    PartitionsByTopic,
+    ShareDraft,
+    ShareGroup,
+    ShareGroupEnvironment,
+    StateChange,
+    StatePartitions,
+    StateRequest,
+)
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.log.records import ZERO_UUID

@@ -26,7 +26,18 @@ from groupcoord.core.groups.streams.assignors import (
     by_subtopology,
     walk_tasks,
 )
-from groupcoord.core.groups.streams.group import MemberOffsets, StreamsGroupEnvironment, StreamsMemory, UsedTarget
+from groupcoord.core.groups.streams.group import (
+    NO_TOPOLOGY_EPOCH,
+    NUM_STANDBY_REPLICAS,
+    MemberOffsets,
+    StreamsDraft,
+    StreamsGroupEnvironment,
+    StreamsMember,
+    StreamsMemory,
+    StreamsState,
+    UsedTarget,
+    task_set,
+)
 from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
 from groupcoord.core.groups.streams.records import (
     StreamsGroupMemberMetadataRecord,
@@ -34,14 +45,6 @@ from groupcoord.core.groups.streams.records import (
     StreamsGroupTargetAssignmentMetadataRecord,
     StreamsGroupTopologyRecord,
     Subtopology,
-)
-from groupcoord.core.groups.streams.state import (
-    NO_TOPOLOGY_EPOCH,
-    NUM_STANDBY_REPLICAS,
-    StreamsDraft,
-    StreamsMember,
-    StreamsState,
-    task_set,
 )
 from groupcoord.core.groups.streams.topology import (
     BrokenTopologyError,

@@ -16,15 +16,18 @@ from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import Conversion, WhenConverted
-from groupcoord.core.groups.streams.group import StreamsGroup, StreamsGroupEnvironment, StreamsMemory, StreamsTimers
-from groupcoord.core.groups.streams.heartbeat import Step, assign_target, handle_heartbeat
-from groupcoord.core.groups.streams.state import (
+from groupcoord.core.groups.streams.group import (
     EndpointError,
     StreamsDraft,
+    StreamsGroup,
+    StreamsGroupEnvironment,
+    StreamsMemory,
+    StreamsTimers,
     gone_members,
     is_empty_between,
     task_ids,
 )
+from groupcoord.core.groups.streams.heartbeat import Step, assign_target, handle_heartbeat
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.messages import (
