@@ -14,7 +14,7 @@ from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, UniformAssignor
-from groupcoord.core.groups.consumer.conversion import Conversion
+from groupcoord.core.groups.consumer.conversion import ConvertibleGroups
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.core.groups.consumer.reconciliation import _Reconciliation
 from groupcoord.core.groups.consumer.records import (
@@ -343,12 +343,12 @@ def test_an_epoch_that_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Conversion.begin
+    begin = ConvertibleGroups.begin_conversion
 
-    def forgetful(self: Conversion, written: Any, records: Iterable[Any], *held: Any) -> None:
+    def forgetful(self: ConvertibleGroups[Any, Any], written: Any, records: Iterable[Any], *held: Any) -> None:
         begin(self, written, [*records, OffsetTombstone("billing", "orders", 0)], *held)
 
-    monkeypatch.setattr(Conversion, "begin", forgetful)
+    monkeypatch.setattr(ConvertibleGroups, "begin_conversion", forgetful)
 
     with pytest.raises(LawBrokenError, match="makes another kind of group"):
         World(3, consumer_group_world(*UPGRADE, on_consumer_protocol=0)).run()

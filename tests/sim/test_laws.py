@@ -7,7 +7,7 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition
-from groupcoord.core.groups.classic.membership import ClassicMembership
+from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.core.log.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
@@ -111,7 +111,7 @@ def test_a_heartbeat_of_somebody_who_is_out(monkeypatch: pytest.MonkeyPatch) -> 
     """A coordinator that takes every heartbeat is caught once a member that expired comes back."""
     taken = HeartbeatResponse(ErrorCode.NONE)
     monkeypatch.setattr(
-        ClassicMembership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, taken)
+        ClassicGroups, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, taken)
     )
     pause = ConsumerPause(start_ms=30_000, end_ms=50_000, consumer=1, group="billing")
 
@@ -168,7 +168,7 @@ def test_who_is_fenced_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that fences a member without a successor breaks a law at once."""
     fenced = HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID)
     monkeypatch.setattr(
-        ClassicMembership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, fenced)
+        ClassicGroups, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, fenced)
     )
 
     with pytest.raises(LawBrokenError, match="is fenced, but no member has replaced it"):

@@ -7,12 +7,13 @@ group, and requests that may change it wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar
 
 from attrs import define
 
 from groupcoord.core.events import Cause
-from groupcoord.core.groups.base.group import GroupT, MemberTimers, ModernGroup
+from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, ModernGroup
+from groupcoord.core.groups.base.kind import DraftT, ModernGroups
 from groupcoord.core.groups.base.state import DraftedEvent
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
@@ -49,31 +50,33 @@ class WhenConverted(Continuation):
         return [] if self.joiner is None else [self.joiner.token]
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
-        context.kinds[self.MODERN_CLASS].conversion.on_durable(self, now_ms)
+        context.kinds[self.MODERN_CLASS].on_converted(self, now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        context.kinds[self.MODERN_CLASS].conversion.on_failure(self, error_code, now_ms)
+        context.kinds[self.MODERN_CLASS].on_conversion_failed(self, error_code, now_ms)
 
 
-class Conversion(Generic[GroupT]):
-    """Converts groups of one log partition between classic and another type."""
+class ConvertibleGroups(ModernGroups[GroupT, DraftT]):
+    """Handlers of groups that are converted from and to classic ones."""
 
-    WHEN_CONVERTED: ClassVar[type[WhenConverted]]
+    converted_class: ClassVar[type[WhenConverted]]
 
-    def __init__(self, context: HandlerContext, timers: MemberTimers[GroupT, Any], classic: ClassicGroups) -> None:
-        self._context = context
-        self._timers = timers
+    def __init__(
+        self, context: HandlerContext, environment: GroupEnvironment[Any, Any], classic: ClassicGroups
+    ) -> None:
+        super().__init__(context, environment)
         self._classic = classic
 
     # ------------------------------------------------------------ beginning
 
-    def replace(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
+    def become_classic(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Replace an empty group by a classic one for the joining member."""
         classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
         # Tombstones come first: a broker that replays them must end with the new group.
         records = [*group.tombstones(), classic.to_record({})]
-        self.begin(self.WHEN_CONVERTED(group, joiner=Waiting(request, token)), records)
+        self.begin_conversion(self.converted_class(group, joiner=Waiting(request, token)), records)
 
-    def begin(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
+    def begin_conversion(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
         """Append a conversion; requests for the group wait, also those that waited before."""
         group = written.group
         writing = Writing(group, [], [])
@@ -86,27 +89,29 @@ class Conversion(Generic[GroupT]):
 
     # ------------------------------------------------------------ outcome
 
-    def on_durable(self, written: WhenConverted, now_ms: int) -> None:
+    def on_converted(self, written: WhenConverted, now_ms: int) -> None:
         # The old group ends before the new one is built from its records, as in a load.
-        self.end(written, now_ms)
+        self._end_converted(written, now_ms)
         records = self._context.writer.hard.groups.get(written.group.group_id)
         # The log decides: without records the group has ended.
         if records and CLASSIC_GROUP_KEY in records:
             revived = self._classic.bring_to_life(written.group.group_id, now_ms)
             self.go_on_as_classic_group(written, revived, now_ms)
         elif records:
-            converted = self._context.kinds[written.MODERN_CLASS].convert(written.group.group_id, now_ms)
-            self.go_on_as_modern_group(written, converted, now_ms)
+            self.go_on_as_modern_group(written, self.convert(written.group.group_id, now_ms), now_ms)
 
-    def end(self, written: WhenConverted, now_ms: int) -> None:
+    def _end_converted(self, written: WhenConverted, now_ms: int) -> None:
         context, group = self._context, written.group
         if isinstance(group, ModernGroup):
             context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         # Timers of the old group must not fire in the new one.
-        context.disarm(group)
         context.groups.pop(group.group_id, None)
-        group.end(now_ms)
-        context.observer.group_removed(group, Cause.CONVERSION, now_ms)
+        context.end(group, Cause.CONVERSION, now_ms)
+
+    def convert(self, group_id: str, now_ms: int) -> GroupT:
+        group = self.make_of_records(group_id)
+        self.revive(group, now_ms)
+        return group
 
     def go_on_as_classic_group(self, written: Any, group: GroupMetadata, now_ms: int) -> None:
         if written.joiner is not None:
@@ -118,10 +123,10 @@ class Conversion(Generic[GroupT]):
         self._context.observer.announce(group.group_id, group.TYPE, written.events, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)
 
-    def on_failure(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
+    def on_conversion_failed(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
         # No classic group exists, so Kafka's error has an empty member id.
         if written.joiner is not None:
             self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
-        if isinstance(written.group, ModernGroup):
+        if isinstance(written.group, self.group_class):
             # A downgrade may be the removal of a silent member.
-            self._timers.retry_fencing(written.group, now_ms)  # type: ignore[arg-type]
+            self._timers.retry_fencing(written.group, now_ms)

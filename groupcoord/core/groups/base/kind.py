@@ -85,18 +85,15 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     described_class: ClassVar[Callable[..., Any]]
     """Describes a group that does not exist."""
 
-    def __init__(
-        self,
-        context: HandlerContext,
-        environment: GroupEnvironment[Any, Any],
-        timers: MemberTimers[GroupT, Any],
-    ) -> None:
+    timers_class: ClassVar[type[Any]] = MemberTimers
+
+    def __init__(self, context: HandlerContext, environment: GroupEnvironment[Any, Any]) -> None:
         self._context = context
         self._groups: dict[str, Any] = context.groups
         self._known_topics = environment.topics
         self._settings_of = environment.settings_of
         self._environment = environment
-        self._timers = timers
+        self._timers: MemberTimers[GroupT, Any] = self.timers_class(context.timers, environment)
         self.rules: dict[type, Callable[[GroupT, DraftT, Any, int], Any]] = {}
         self.record_types = frozenset(self.group_class.STATE.FORGET)
         self.timers = dict.fromkeys(self.group_class.MEMBER_TIMERS, self.on_timer)
@@ -385,7 +382,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def described(self, group: Any) -> Any:
         return group.described()
 
-    # ------------------------------------------------------------ loads and conversions
+    # ------------------------------------------------------------ loads
 
     def load(self, group_id: str, now_ms: int) -> None:
         group = self.make_of_records(group_id)
@@ -400,11 +397,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         )
         context.groups[group_id] = group  # type: ignore[assignment]
         context.has_modern_groups = True
-        return group
-
-    def convert(self, group_id: str, now_ms: int) -> GroupT:
-        group = self.make_of_records(group_id)
-        self.revive(group, now_ms)
         return group
 
     def revive(self, group: GroupT, now_ms: int) -> None:

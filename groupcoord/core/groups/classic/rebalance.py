@@ -65,14 +65,14 @@ class WhenReplaced(WhenGroupWritten):
     new_member_id: str
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
-        context.kinds[GroupMetadata].membership.answer_replacement(self, now_ms)
+        context.kinds[GroupMetadata].answer_replacement(self, now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        context.kinds[GroupMetadata].membership.undo_refused_replacement(self, error_code, now_ms)
+        context.kinds[GroupMetadata].undo_refused_replacement(self, error_code, now_ms)
 
     def on_overdue(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
         # The log may still accept this append, so later replacements build on its id.
-        context.kinds[GroupMetadata].membership.undo_replacement(self, error_code, now_ms)
+        context.kinds[GroupMetadata].undo_replacement(self, error_code, now_ms)
 
 
 CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})

@@ -7,7 +7,6 @@ Source: ``GroupMetadataManager`` (``classicGroupJoinToConsumerGroup``, ``classic
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import cast
 from uuid import UUID
 
 from attrs import evolve
@@ -26,11 +25,9 @@ from groupcoord.core.groups.base.member_lookup import find_sender, find_static_m
 from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
-    ConsumerGroup,
     ConsumerGroupEnvironment,
     ConsumerMember,
     ConsumerState,
-    ConsumerTimers,
 )
 from groupcoord.core.groups.consumer.heartbeat import Step, check_room, move_on, new_member
 from groupcoord.core.groups.consumer.reconciliation import MemberState
@@ -39,17 +36,14 @@ from groupcoord.core.groups.consumer.records import (
     ClassicProtocol,
     ConsumerGroupMemberMetadataRecord,
 )
-from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.javacompat import HashTable, uuid_hash, uuid_sort_key
 from groupcoord.core.messages import (
     Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     JoinProtocol,
     SyncGroup,
     SyncGroupResponse,
-    Token,
 )
 from groupcoord.errors import ErrorCode
 
@@ -153,7 +147,7 @@ def owned_partitions(
     return owned
 
 
-def identify(state: ConsumerState, member_id: str, instance_id: str | None) -> ConsumerMember:
+def identify_classic(state: ConsumerState, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Return the sender of a request, or fail with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     member = find_sender(state, member_id, instance_id)
     # An upgraded member has to use ConsumerGroupHeartbeat (KIP-848).
@@ -223,49 +217,3 @@ def synced(member: ConsumerMember, environment: ConsumerGroupEnvironment) -> Syn
     protocol = metadata.supported_protocols[0]
     assignment = classic_assignment(member.assignment.assigned, protocol.metadata, environment)
     return SyncGroupResponse(ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol.name, assignment)
-
-
-class ClassicRequests:
-    """Handlers of syncs and heartbeats of classic members, answered at once from durable state."""
-
-    __slots__ = ("_context", "_environment", "_groups", "_timers")
-
-    def __init__(self, context: HandlerContext, environment: ConsumerGroupEnvironment, timers: ConsumerTimers) -> None:
-        self._context = context
-        self._groups = cast(dict[str, ConsumerGroup], context.groups)
-        self._environment = environment
-        self._timers = timers
-
-    def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
-        group, effects = self._groups[request.group_id], self._context.effects
-        member = self._identified(group, request, token)
-        if member is None:
-            return
-        error_code = sync_error(group.state, member, request)
-        if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._timers.await_join(group, member, now_ms)
-        if error_code is not ErrorCode.NONE:
-            effects.reply(token, request.refused(error_code))
-            return
-        self._timers.synced(group, member, now_ms)
-        effects.reply(token, synced(member, self._environment))
-
-    def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
-        group = self._groups[request.group_id]
-        member = self._identified(group, request, token)
-        if member is None:
-            return
-        error_code = heartbeat_error(group.state, member, request)
-        # A member that has to rejoin is alive; one of another generation may be a zombie.
-        if error_code is not ErrorCode.ILLEGAL_GENERATION:
-            self._timers.start_session(group, member, now_ms)
-        if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._timers.await_join(group, member, now_ms)
-        self._context.effects.reply(token, HeartbeatResponse(error_code))
-
-    def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
-        try:
-            return identify(group.state, request.member_id, request.group_instance_id)
-        except RefusedError as error:
-            self._context.effects.reply(token, request.refused(error.error_code, error.message))
-            return None

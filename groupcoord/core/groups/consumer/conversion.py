@@ -19,9 +19,7 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.events import Trigger
 from groupcoord.core.groups.base.state import RefusedError
-from groupcoord.core.groups.classic.group import GroupMetadata, GroupState, MemberMetadata
-from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
+from groupcoord.core.groups.classic.group import GroupMetadata, MemberMetadata
 from groupcoord.core.groups.consumer.classic_members import classic_assignment, owned_partitions
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
@@ -29,11 +27,9 @@ from groupcoord.core.groups.consumer.group import (
     ConsumerGroupEnvironment,
     ConsumerMember,
     ConsumerState,
-    ConsumerTimers,
     Downgrade,
     Partition,
 )
-from groupcoord.core.groups.consumer.heartbeat import handle_heartbeat, question
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
 from groupcoord.core.groups.consumer.records import (
     ClassicMemberMetadata,
@@ -43,12 +39,11 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.groups.conversion import Conversion, WhenConverted
-from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.groups.conversion import WhenConverted
 from groupcoord.core.host_queries import ResolveRegexes
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.log.records import GroupMetadataRecord, MemberRecord
-from groupcoord.core.messages import ConsumerGroupHeartbeat, JoinProtocol, Reply, Token
+from groupcoord.core.messages import JoinProtocol
 from groupcoord.errors import ErrorCode
 
 
@@ -256,76 +251,3 @@ class WhenConsumerGroupConverted(WhenConverted):
 
     downgrade: Downgrade | None = None
     question: ResolveRegexes | None = None
-
-
-class ConsumerConversion(Conversion[ConsumerGroup]):
-    """Converts groups of one log partition between classic and consumer groups."""
-
-    WHEN_CONVERTED = WhenConsumerGroupConverted
-
-    def __init__(
-        self,
-        context: HandlerContext,
-        environment: ConsumerGroupEnvironment,
-        timers: ConsumerTimers,
-        classic: ClassicGroups,
-    ) -> None:
-        super().__init__(context, timers, classic)
-        self._environment = environment
-
-    def upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
-        context, environment = self._context, self._environment
-        member_id = request.member_id or context.new_uuid()
-        draft = ConsumerDraft(ConsumerState(group.group_id))
-        try:
-            # An append's outcome would decide which members the new group has.
-            in_flight = [append.continuation for append in context.writer.in_flight]
-            if any(isinstance(written, WhenGroupWritten) and written.concerns(group) for written in in_flight):
-                raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            if not group.is_empty:
-                check_upgrade(group, environment)
-                # Members rejoin, and reach the consumer group. Kafka answers them even if the upgrade fails.
-                context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
-                draft.write(*upgraded(group, environment))
-            draft.mark()
-            # The upgraded members are the state that the join builds on.
-            response, step = handle_heartbeat(
-                draft, request, member_id, environment, topics_changed=True, now_ms=now_ms
-            )
-        except RefusedError as error:
-            context.effects.reply(token, request.refused(error.error_code, error.message))
-            return
-        asked = (
-            question(context, draft.state, environment, request.principal, now_ms) if step.wants_resolution else None
-        )
-        written = WhenConsumerGroupConverted(group, question=asked, events=draft.events)
-        self.begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
-
-    def downgrade(self, group: ConsumerGroup, draft: ConsumerDraft) -> None:
-        written = WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade)
-        self.begin(written, draft.records, draft.held)
-
-    def go_on_as_classic_group(self, written: WhenConsumerGroupConverted, group: GroupMetadata, now_ms: int) -> None:
-        self._announce_members_of(group, now_ms)
-        if group.state is GroupState.STABLE:
-            self._context.observer.members_assigned(group, now_ms)
-        if written.downgrade is not None:
-            self._classic.go_on(group, written.downgrade.protocols, written.downgrade.trigger, now_ms)
-        super().go_on_as_classic_group(written, group, now_ms)
-
-    def go_on_as_modern_group(self, written: WhenConsumerGroupConverted, group: ConsumerGroup, now_ms: int) -> None:
-        before, observer = written.group, self._context.observer
-        assert isinstance(before, GroupMetadata)
-        self._announce_members_of(before, now_ms)
-        observer.announce(group.group_id, group.TYPE, written.events, now_ms)
-        observer.assignments_changed(None, group.state, now_ms)
-        observer.look_at_rebalance(group, now_ms)
-        # Emitted only now: the answer needs a group that exists.
-        if written.question is not None:
-            group.is_resolving = True
-            self._context.effects.questions.append(written.question)
-
-    def _announce_members_of(self, group: GroupMetadata, now_ms: int) -> None:
-        if group.members:
-            # Observers know members by joins and loads only.
-            self._context.observer.group_loaded(group.group_id, group.generation_id, len(group.members), now_ms)

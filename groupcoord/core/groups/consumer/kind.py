@@ -7,19 +7,28 @@ Sources: ``GroupMetadataManager`` (``consumerGroupLeave``, ``consumerGroupStatic
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.base.kind import ModernGroups
 from groupcoord.core.groups.base.member_lookup import find_member, find_sender
 from groupcoord.core.groups.base.state import RefusedError
-from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata, GroupState
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.consumer.classic_members import ClassicRequests, check_join, join
+from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
+from groupcoord.core.groups.consumer.classic_members import (
+    check_join,
+    heartbeat_error,
+    identify_classic,
+    join,
+    sync_error,
+    synced,
+)
 from groupcoord.core.groups.consumer.conversion import (
-    ConsumerConversion,
+    WhenConsumerGroupConverted,
     can_downgrade,
+    check_upgrade,
     downgrade,
+    upgraded,
 )
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
@@ -37,6 +46,7 @@ from groupcoord.core.groups.consumer.heartbeat import (
     take_resolution,
 )
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
+from groupcoord.core.groups.conversion import ConvertibleGroups
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import ResolvedRegexes
 from groupcoord.core.log.records import GroupTombstone
@@ -47,12 +57,14 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
     DescribedConsumerGroup,
     Heartbeat,
+    HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
     LeaveGroupResponse,
     LeavingMember,
     LeftMember,
+    Reply,
     SyncGroup,
     Token,
 )
@@ -92,41 +104,35 @@ def steady_until_ms(group: ConsumerGroup, environment: ConsumerGroupEnvironment)
     return None if group.is_resolving else next_resolution_ms(group.state, environment)
 
 
-class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
+class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
     """Handlers of consumer groups."""
 
     group_class = ConsumerGroup
     draft_class = ConsumerDraft
+    converted_class = WhenConsumerGroupConverted
     heartbeat_request = ConsumerGroupHeartbeat
     response_class = ConsumerGroupHeartbeatResponse
     describe_request = ConsumerGroupDescribe
     described_class = DescribedConsumerGroup
     answer_class = ResolvedRegexes
+    timers_class = ConsumerTimers
+    _timers: ConsumerTimers
+    _environment: ConsumerGroupEnvironment
     remove_members = staticmethod(remove_members)
     steady_until_ms = staticmethod(steady_until_ms)
 
-    def __init__(
-        self,
-        context: HandlerContext,
-        environment: ConsumerGroupEnvironment,
-        classic: ClassicGroups,
-    ) -> None:
-        self._member_timers = timers = ConsumerTimers(context.timers, environment)
-        super().__init__(context, environment, timers)
-        self._groups = cast(dict[str, ConsumerGroup], context.groups)
-        self._environment: ConsumerGroupEnvironment = environment
-        self.conversion = ConsumerConversion(context, environment, timers, classic)
+    def __init__(self, context: HandlerContext, environment: ConsumerGroupEnvironment, classic: ClassicGroups) -> None:
+        super().__init__(context, environment, classic)
         self.rules = {
             ConsumerGroupHeartbeat: self._judge_heartbeat,
             JoinGroup: self._judge_join,
             LeaveGroup: self._judge_leave,
             ResolvedRegexes: self._take_resolution,
         }
-        classic_requests = ClassicRequests(context, environment, timers)
         self.guest_handlers = {
             JoinGroup: self.join_as_guest,
-            SyncGroup: classic_requests.sync,
-            Heartbeat: classic_requests.heartbeat,
+            SyncGroup: self.sync_classic_member,
+            Heartbeat: self.heartbeat_of_classic_member,
             LeaveGroup: self.leave,
         }
 
@@ -135,7 +141,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     def meet_no_group(self, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
         group = self._context.groups.get(request.group_id)
         if isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-            self.conversion.upgrade(group, request, token, now_ms)
+            self._upgrade(group, request, token, now_ms)
         else:
             super().meet_no_group(request, token, now_ms)
 
@@ -147,7 +153,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             # Kafka also removes the group, but from memory alone: a restart brings it back.
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         else:
-            self.conversion.replace(group, request, token, now_ms)
+            self.become_classic(group, request, token, now_ms)
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
@@ -237,13 +243,50 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
             )
         # A new member's session begins when it is durable.
         if step.member.metadata.member_id in group.state.members:
-            self._member_timers.start_session(group, step.member, now_ms)
+            self._timers.start_session(group, step.member, now_ms)
+
+    # ------------------------------------------------------------ classic members, answered from durable state
+
+    def sync_classic_member(self, request: SyncGroup, token: Token, now_ms: int) -> None:
+        group, effects = self._groups[request.group_id], self._context.effects
+        member = self._identified(group, request, token)
+        if member is None:
+            return
+        error_code = sync_error(group.state, member, request)
+        if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._timers.await_join(group, member, now_ms)
+        if error_code is not ErrorCode.NONE:
+            effects.reply(token, request.refused(error_code))
+            return
+        self._timers.synced(group, member, now_ms)
+        effects.reply(token, synced(member, self._environment))
+
+    def heartbeat_of_classic_member(self, request: Heartbeat, token: Token, now_ms: int) -> None:
+        group = self._groups[request.group_id]
+        member = self._identified(group, request, token)
+        if member is None:
+            return
+        error_code = heartbeat_error(group.state, member, request)
+        # A member that has to rejoin is alive; one of another generation may be a zombie.
+        if error_code is not ErrorCode.ILLEGAL_GENERATION:
+            self._timers.start_session(group, member, now_ms)
+        if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._timers.await_join(group, member, now_ms)
+        self._context.effects.reply(token, HeartbeatResponse(error_code))
+
+    def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
+        try:
+            return identify_classic(group.state, request.member_id, request.group_instance_id)
+        except RefusedError as error:
+            self._context.effects.reply(token, request.refused(error.error_code, error.message))
+            return None
 
     # ------------------------------------------------------------ writes
 
     def write(self, group: ConsumerGroup, draft: ConsumerDraft, now_ms: int) -> None:
         if draft.downgrade is not None:
-            self.conversion.downgrade(group, draft)
+            written = WhenConsumerGroupConverted(group, draft.events, downgrade=draft.downgrade)
+            self.begin_conversion(written, draft.records, draft.held)
         else:
             super().write(group, draft, now_ms)
 
@@ -252,8 +295,63 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
         if draft.joined:
             # Members that joined with the classic protocol have to sync next.
             for member_id in draft.joined:
-                self._member_timers.await_sync(group, member_id, now_ms)
+                self._timers.await_sync(group, member_id, now_ms)
             draft.joined = []
+
+    # ------------------------------------------------------------ conversion
+
+    def _upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
+        context, environment = self._context, self._environment
+        member_id = request.member_id or context.new_uuid()
+        draft = ConsumerDraft(ConsumerState(group.group_id))
+        try:
+            # An append's outcome would decide which members the new group has.
+            in_flight = [append.continuation for append in context.writer.in_flight]
+            if any(isinstance(written, WhenGroupWritten) and written.concerns(group) for written in in_flight):
+                raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if not group.is_empty:
+                check_upgrade(group, environment)
+                # Members rejoin, and reach the consumer group. Kafka answers them even if the upgrade fails.
+                context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
+                draft.write(*upgraded(group, environment))
+            draft.mark()
+            # The upgraded members are the state that the join builds on.
+            response, step = handle_heartbeat(
+                draft, request, member_id, environment, topics_changed=True, now_ms=now_ms
+            )
+        except RefusedError as error:
+            self.refuse(request, token, error)
+            return
+        asked = (
+            question(context, draft.state, environment, request.principal, now_ms) if step.wants_resolution else None
+        )
+        written = WhenConsumerGroupConverted(group, question=asked, events=draft.events)
+        self.begin_conversion(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
+
+    def go_on_as_classic_group(self, written: WhenConsumerGroupConverted, group: GroupMetadata, now_ms: int) -> None:
+        self._announce_members_of(group, now_ms)
+        if group.state is GroupState.STABLE:
+            self._context.observer.members_assigned(group, now_ms)
+        if written.downgrade is not None:
+            self._classic.go_on(group, written.downgrade.protocols, written.downgrade.trigger, now_ms)
+        super().go_on_as_classic_group(written, group, now_ms)
+
+    def go_on_as_modern_group(self, written: WhenConsumerGroupConverted, group: ConsumerGroup, now_ms: int) -> None:
+        before, observer = written.group, self._context.observer
+        assert isinstance(before, GroupMetadata)
+        self._announce_members_of(before, now_ms)
+        observer.announce(group.group_id, group.TYPE, written.events, now_ms)
+        observer.assignments_changed(None, group.state, now_ms)
+        observer.look_at_rebalance(group, now_ms)
+        # Emitted only now: the answer needs a group that exists.
+        if written.question is not None:
+            group.is_resolving = True
+            self._context.effects.questions.append(written.question)
+
+    def _announce_members_of(self, group: GroupMetadata, now_ms: int) -> None:
+        if group.members:
+            # Observers know members by joins and loads only.
+            self._context.observer.group_loaded(group.group_id, group.generation_id, len(group.members), now_ms)
 
     # ------------------------------------------------------------ topics and regular expressions
 
@@ -278,7 +376,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
     # ------------------------------------------------------------ groups from the log
 
     def make_of_records(self, group_id: str) -> ConsumerGroup:
-        group = super().make_of_records(group_id)
+        group: ConsumerGroup = super().make_of_records(group_id)
         versions = [record.version for record in group.state.resolved.values()]
         topics = self._environment.topics
         # The versions of this process continue those in the log, so that later changes of topics are newer.
@@ -287,7 +385,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerDraft]):
 
     def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
         group = self.make_of_records(group_id)
-        self._member_timers.revive(group, now_ms, uses_own_timeouts=True)
+        self._timers.revive(group, now_ms, uses_own_timeouts=True)
         return group
 
 

@@ -11,7 +11,6 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.core.events import Cause
-from groupcoord.core.groups.base.group import MemberTimers
 from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.member_lookup import find_member
 from groupcoord.core.groups.group import Deletion, Group
@@ -20,22 +19,24 @@ from groupcoord.core.groups.share.group import (
     ShareDraft,
     ShareGroup,
     ShareGroupEnvironment,
-    ShareMember,
     StateChange,
 )
 from groupcoord.core.groups.share.heartbeat import handle_heartbeat, remove_members
 from groupcoord.core.groups.share.offsets import (
     ErrorCodes,
     OffsetsToDescribe,
-    ShareOffsets,
     altered,
     deleted_topics,
+    described_offsets,
     draft_alteration,
     draft_deletion,
     draft_group_deletion,
     first_error,
     forgotten,
+    initialized_partitions,
     partitions_of,
+    refused_description,
+    summary_request,
 )
 from groupcoord.core.groups.share.records import ShareGroupStatePartitionMetadataRecord
 from groupcoord.core.handler_context import HandlerContext
@@ -58,7 +59,7 @@ from groupcoord.core.messages import (
     Token,
 )
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup
-from groupcoord.core.messages.share_state import InitializeShareGroupState
+from groupcoord.core.messages.share_state import InitializeShareGroupState, ReadShareGroupStateSummaryResponse
 from groupcoord.core.timers import NEVER_MS
 from groupcoord.errors import ErrorCode
 
@@ -87,7 +88,13 @@ def steady_until_ms(group: ShareGroup, environment: ShareGroupEnvironment) -> in
 
 
 class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
-    """Handlers of share groups."""
+    """Handlers of share groups.
+
+    Attributes:
+        describing: descriptions of offsets that wait for the share coordinator.
+    """
+
+    NOT_COUNTED = ("describing",)
 
     group_class = ShareGroup
     draft_class = ShareDraft
@@ -95,13 +102,13 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     describe_request = ShareGroupDescribe
     described_class = DescribedShareGroup
     answer_class = ShareCoordinatorAnswered
+    _environment: ShareGroupEnvironment
     remove_members = staticmethod(remove_members)
     steady_until_ms = staticmethod(steady_until_ms)
 
     def __init__(self, context: HandlerContext, environment: ShareGroupEnvironment) -> None:
-        super().__init__(context, environment, MemberTimers[ShareGroup, ShareMember](context.timers, environment))
-        self._environment: ShareGroupEnvironment = environment
-        self.offsets = ShareOffsets(context, environment)
+        super().__init__(context, environment)
+        self.describing: list[OffsetsToDescribe] = []
         self.rules = {
             ShareGroupHeartbeat: self._judge_heartbeat,
             AlterShareGroupOffsets: lambda _, draft, request, __: draft_alteration(draft, request, environment.topics),
@@ -112,7 +119,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         self.handlers |= {
             AlterShareGroupOffsets: self.change_offsets,
             DeleteShareGroupOffsets: self.change_offsets,
-            DescribeOneShareGroup: self.offsets.describe,
+            DescribeOneShareGroup: self.describe_offsets,
         }
         self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
 
@@ -150,6 +157,29 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         if request.member_id in group.state.members:
             self._timers.start_session(group, member, now_ms)
         return response
+
+    def describe_offsets(self, request: DescribeOneShareGroup, token: Token, now_ms: int) -> None:
+        # As in Kafka also for groups that do not exist: the share coordinator may know them.
+        topics, resolver, group = request.topics, self._environment.topics, self._context.visible(request.group_id)
+        if topics is None:
+            topics = initialized_partitions(group, resolver) if isinstance(group, ShareGroup) else ()
+        topic_ids = {
+            topic.topic_name: topic_id
+            for topic in topics
+            if (topic_id := resolver.topic_id(topic.topic_name)) is not None and topic_id.int
+        }
+        purpose = OffsetsToDescribe(token, request.group_id, topics, topic_ids)
+        summary = summary_request(purpose)
+        if not summary.topics:
+            self._context.effects.reply(token, described_offsets(purpose, {}, {}))
+        # In Kafka an empty group id fails, but only with topics.
+        elif not request.group_id:
+            self._context.effects.replies.append(refused_description(purpose, ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            self.describing.append(purpose)
+            names = {topic_id: name for name, topic_id in topic_ids.items()}
+            question = AskShareCoordinator(self._context.partition, request.group_id, summary, purpose, names)
+            self._context.effects.questions.append(question)
 
     # ------------------------------------------------------------ writes and queries
 
@@ -193,7 +223,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
 
     def found_out(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
         if isinstance(answer.question.purpose, OffsetsToDescribe):
-            self.offsets.answered(answer, now_ms)
+            self._take_summaries(answer, answer.question.purpose)
             return
         group, change = self._groups.get(answer.question.group_id), answer.question.purpose
         # The group was loaded again or deleted, and its query with it.
@@ -205,6 +235,21 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             change.deletion.go_on(group.group_id, first_error(changed.error_codes))
         else:
             self.answered(group, changed, now_ms)
+
+    def _take_summaries(self, answer: ShareCoordinatorAnswered, purpose: OffsetsToDescribe) -> None:
+        if purpose not in self.describing:
+            # Refused when the log partition was unloaded.
+            return
+        self.describing.remove(purpose)
+        response = answer.response
+        if not isinstance(response, ReadShareGroupStateSummaryResponse):
+            self._context.effects.replies.append(refused_description(purpose, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        summaries = {
+            (topic_id, summary.partition): summary for topic_id, results in response.results for summary in results
+        }
+        described = described_offsets(purpose, summaries, answer.latest_offsets)
+        self._context.effects.reply(purpose.token, described)
 
     def _take_topic_gone(self, group: ShareGroup, draft: ShareDraft, gone: TopicGone, now_ms: int) -> None:
         known = draft.state.state_partitions
@@ -272,10 +317,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         super().revive(group, now_ms)
 
     def parked_tokens(self) -> list[Token]:
-        return [purpose.token for purpose in self.offsets.waiting]
+        return [purpose.token for purpose in self.describing]
 
     def refuse_waiting(self, error_code: ErrorCode) -> list[Reply]:
-        return self.offsets.refuse(error_code)
+        describing, self.describing = self.describing, []
+        return [refused_description(purpose, error_code) for purpose in describing]
 
     def join(self, group: ShareGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
         # Unlike other types, an empty share group is not converted.

@@ -18,13 +18,10 @@ from groupcoord.core.groups.share.group import (
     PartitionsByTopic,
     ShareDraft,
     ShareGroup,
-    ShareGroupEnvironment,
     StateChange,
     StatePartitions,
     StateRequest,
 )
-from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     AlteredShareTopic,
@@ -41,12 +38,11 @@ from groupcoord.core.messages import (
     ShareTopicToDescribe,
     Token,
 )
-from groupcoord.core.messages.share_groups import UNKNOWN_OFFSET, DescribeOneShareGroup, DescribeOneShareGroupResponse
+from groupcoord.core.messages.share_groups import UNKNOWN_OFFSET, DescribeOneShareGroupResponse
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
     InitializeShareGroupState,
     ReadShareGroupStateSummary,
-    ReadShareGroupStateSummaryResponse,
     StateSummary,
     StateToDelete,
     StateToInitialize,
@@ -71,98 +67,43 @@ class OffsetsToDescribe:
     topic_ids: Mapping[str, UUID]
 
 
-class ShareOffsets:
-    """Describes the offsets of the share groups of one log partition.
-
-    Attributes:
-        waiting: unanswered queries to the share coordinator.
-    """
-
-    NOT_COUNTED = ("waiting",)
-
-    def __init__(self, context: HandlerContext, environment: ShareGroupEnvironment) -> None:
-        self._context = context
-        self._environment = environment
-        self.waiting: list[OffsetsToDescribe] = []
-
-    def describe(self, request: DescribeOneShareGroup, token: Token, now_ms: int) -> None:
-        # As in Kafka also for groups that do not exist: the share coordinator may know them.
-        topics, resolver = request.topics, self._environment.topics
-        if topics is None:
-            topics = self._initialized(request.group_id)
-        topic_ids = {
-            topic.topic_name: topic_id
-            for topic in topics
-            if (topic_id := resolver.topic_id(topic.topic_name)) is not None and topic_id.int
-        }
-        purpose = OffsetsToDescribe(token, request.group_id, topics, topic_ids)
-        asked = [
-            StateTopicToRead(
-                topic_ids[topic.topic_name],
-                tuple([StateToRead(index, NO_LEADER_EPOCH) for index in topic.partitions]),
-            )
-            for topic in topics
-            if topic.topic_name in topic_ids and topic.partitions
+def initialized_partitions(group: ShareGroup, topics: KnownTopics) -> tuple[ShareTopicToDescribe, ...]:
+    return tuple(
+        [
+            ShareTopicToDescribe(name, tuple(sorted(partitions)))
+            for topic_id, (_, partitions) in group.state.state_partitions.initialized.items()
+            if (name := topics.topic_name(topic_id)) is not None
         ]
-        if not asked:
-            self._context.effects.reply(token, self._response(purpose, {}, {}))
-        # In Kafka an empty group id fails, but only with topics.
-        elif not request.group_id:
-            self._context.effects.replies += _refusals([purpose], ErrorCode.UNKNOWN_SERVER_ERROR)
-        else:
-            self.waiting.append(purpose)
-            summary = ReadShareGroupStateSummary(request.group_id, tuple(asked))
-            names = {topic_id: name for name, topic_id in topic_ids.items()}
-            question = AskShareCoordinator(self._context.partition, request.group_id, summary, purpose, names)
-            self._context.effects.questions.append(question)
+    )
 
-    def _initialized(self, group_id: str) -> tuple[ShareTopicToDescribe, ...]:
-        group = self._context.visible(group_id)
-        if not isinstance(group, ShareGroup):
-            return ()
-        resolver = self._environment.topics
-        return tuple(
-            [
-                ShareTopicToDescribe(name, tuple(sorted(partitions)))
-                for topic_id, (_, partitions) in group.state.state_partitions.initialized.items()
-                if (name := resolver.topic_name(topic_id)) is not None
-            ]
+
+def summary_request(purpose: OffsetsToDescribe) -> ReadShareGroupStateSummary:
+    """Return the request for the states to describe, of topics with an id and partitions."""
+    topics = [
+        StateTopicToRead(
+            purpose.topic_ids[topic.topic_name],
+            tuple([StateToRead(index, NO_LEADER_EPOCH) for index in topic.partitions]),
         )
+        for topic in purpose.topics
+        if topic.topic_name in purpose.topic_ids and topic.partitions
+    ]
+    return ReadShareGroupStateSummary(purpose.group_id, tuple(topics))
 
-    def answered(self, answer: ShareCoordinatorAnswered, now_ms: int) -> None:
-        purpose = answer.question.purpose
-        if purpose not in self.waiting:
-            # Refused when the log partition was unloaded.
-            return
-        self.waiting.remove(purpose)
-        response = answer.response
-        if not isinstance(response, ReadShareGroupStateSummaryResponse):
-            self._context.effects.replies += _refusals([purpose], ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        summaries = {
-            (topic_id, summary.partition): summary for topic_id, results in response.results for summary in results
-        }
-        self._context.effects.reply(purpose.token, self._response(purpose, summaries, answer.latest_offsets))
 
-    def _response(
-        self,
-        purpose: OffsetsToDescribe,
-        summaries: Mapping[tuple[UUID, int], StateSummary],
-        latest_offsets: Mapping[TopicPartition, int],
-    ) -> DescribeOneShareGroupResponse:
-        topics = []
-        for name, partitions in purpose.topics:
-            topic_id = purpose.topic_ids.get(name, ZERO_UUID)
-            described = [
-                _described(index, summaries.get((topic_id, index)), latest_offsets.get(TopicPartition(name, index)))
-                for index in partitions
-            ]
-            topics.append(DescribedShareTopic(name, topic_id, tuple(described)))
-        return DescribeOneShareGroupResponse(DescribedShareGroupOffsets(purpose.group_id, tuple(topics)))
-
-    def refuse(self, error_code: ErrorCode) -> list[Reply]:
-        waiting, self.waiting = self.waiting, []
-        return _refusals(waiting, error_code)
+def described_offsets(
+    purpose: OffsetsToDescribe,
+    summaries: Mapping[tuple[UUID, int], StateSummary],
+    latest_offsets: Mapping[TopicPartition, int],
+) -> DescribeOneShareGroupResponse:
+    topics = []
+    for name, partitions in purpose.topics:
+        topic_id = purpose.topic_ids.get(name, ZERO_UUID)
+        described = [
+            _described(index, summaries.get((topic_id, index)), latest_offsets.get(TopicPartition(name, index)))
+            for index in partitions
+        ]
+        topics.append(DescribedShareTopic(name, topic_id, tuple(described)))
+    return DescribeOneShareGroupResponse(DescribedShareGroupOffsets(purpose.group_id, tuple(topics)))
 
 
 def _described(index: int, summary: StateSummary | None, latest: int | None) -> DescribedShareOffset:
@@ -177,14 +118,9 @@ def _described(index: int, summary: StateSummary | None, latest: int | None) -> 
     return DescribedShareOffset(index, start, summary.leader_epoch, lag)
 
 
-def _refusals(waiting: list[OffsetsToDescribe], error_code: ErrorCode) -> list[Reply]:
-    return [
-        Reply(
-            purpose.token,
-            DescribeOneShareGroupResponse(DescribedShareGroupOffsets(purpose.group_id, (), error_code)),
-        )
-        for purpose in waiting
-    ]
+def refused_description(purpose: OffsetsToDescribe, error_code: ErrorCode) -> Reply:
+    refused = DescribedShareGroupOffsets(purpose.group_id, (), error_code)
+    return Reply(purpose.token, DescribeOneShareGroupResponse(refused))
 
 
 ErrorCodes = Mapping[tuple[UUID, int], ErrorCode]

@@ -11,11 +11,10 @@ from collections.abc import Collection
 from attrs import define
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.base.kind import ModernGroups
 from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.conversion import Conversion, WhenConverted
+from groupcoord.core.groups.conversion import ConvertibleGroups, WhenConverted
 from groupcoord.core.groups.streams.group import (
     EndpointError,
     StreamsDraft,
@@ -65,17 +64,6 @@ class WhenStreamsGroupConverted(WhenConverted):
     delay_until_ms: int | None = None
 
 
-class StreamsConversion(Conversion[StreamsGroup]):
-    """Converts empty groups of one log partition between classic and streams groups."""
-
-    WHEN_CONVERTED = WhenStreamsGroupConverted
-
-    def go_on_as_modern_group(self, written: WhenStreamsGroupConverted, group: StreamsGroup, now_ms: int) -> None:
-        super().go_on_as_modern_group(written, group, now_ms)
-        if written.delay_until_ms is not None:
-            self._context.timers.arm(group.timer(TimerKind.ASSIGNMENT_DELAY, ""), written.delay_until_ms)
-
-
 def steady_until_ms(group: StreamsGroup, environment: StreamsGroupEnvironment) -> int | None:
     """Return forever, or None until the topology is configured without a problem."""
     configured = group.memory.configured
@@ -83,30 +71,26 @@ def steady_until_ms(group: StreamsGroup, environment: StreamsGroupEnvironment) -
     return NEVER_MS if configured is not None and configured.is_ready else None
 
 
-class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
+class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
     """Handlers of streams groups."""
 
     group_class = StreamsGroup
     draft_class = StreamsDraft
+    converted_class = WhenStreamsGroupConverted
     heartbeat_request = StreamsGroupHeartbeat
     response_class = StreamsGroupHeartbeatResponse
     describe_request = StreamsGroupDescribe
     described_class = DescribedStreamsGroup
     answer_class = InternalTopicsCreated
     announces_assignments = False
+    timers_class = StreamsTimers
+    _timers: StreamsTimers
+    _environment: StreamsGroupEnvironment
     remove_members = staticmethod(remove_members)
     steady_until_ms = staticmethod(steady_until_ms)
 
-    def __init__(
-        self,
-        context: HandlerContext,
-        environment: StreamsGroupEnvironment,
-        classic: ClassicGroups,
-    ) -> None:
-        self._member_timers = timers = StreamsTimers(context.timers, environment)
-        super().__init__(context, environment, timers)
-        self._environment: StreamsGroupEnvironment = environment
-        self.conversion = StreamsConversion(context, timers, classic)
+    def __init__(self, context: HandlerContext, environment: StreamsGroupEnvironment, classic: ClassicGroups) -> None:
+        super().__init__(context, environment, classic)
         self.rules = {StreamsGroupHeartbeat: self._judge_heartbeat}
         self.timers[TimerKind.ASSIGNMENT_DELAY] = self.on_timer
         self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
@@ -129,11 +113,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             response = self._judge_heartbeat(group, draft, request, now_ms)
         except RefusedError as error:
             # The group was not created, so its delay must not fire.
-            self._member_timers.take_delay(group)
+            self._timers.take_delay(group)
             self.refuse(request, token, error)
             return
-        written = WhenStreamsGroupConverted(classic, draft.events, None, self._member_timers.take_delay(group))
-        self.conversion.begin(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
+        written = WhenStreamsGroupConverted(classic, draft.events, None, self._timers.take_delay(group))
+        self.begin_conversion(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def join(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
         # An empty group becomes a classic one for the joining member.
@@ -142,7 +126,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         elif request.member_id:
             error_code, member_id = ErrorCode.UNKNOWN_MEMBER_ID, request.member_id
         else:
-            self.conversion.replace(group, request, token, now_ms)
+            self.become_classic(group, request, token, now_ms)
             return
         self._context.effects.reply(token, JoinGroupResponse(error_code, member_id))
 
@@ -168,7 +152,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
                 memory,
                 self._environment,
                 is_look_due=group.is_topics_look_due,
-                begins_delay=lambda: self._member_timers.is_delayed(
+                begins_delay=lambda: self._timers.is_delayed(
                     group, was_empty=was_empty, delay_ms=settings.initial_rebalance_delay_ms, now_ms=now_ms
                 ),
                 now_ms=now_ms,
@@ -197,7 +181,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
             except EndpointError:
                 # Kafka has set the revocation timer by now, although this heartbeat fails and is not written.
                 if member_id in group.state.members and step.member.assignment != step.before.assignment:
-                    self._member_timers.follow_assignment(group, step.member, now_ms)
+                    self._timers.follow_assignment(group, step.member, now_ms)
                 raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
         self.looked_at_topics(group)
         return StreamsGroupHeartbeatResponse(
@@ -286,7 +270,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
         super().write(group, draft, now_ms)
         if self._groups.get(group.group_id) is not group:
             # A group without records was not created, and loses its delay.
-            self._member_timers.take_delay(group)
+            self._timers.take_delay(group)
 
     def append_refused(self) -> None:
         # Kafka reverts the whole log partition to its last write, so every streams group loses its findings.
@@ -309,6 +293,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsDraft]):
                 draft.roll_back()
 
     # ------------------------------------------------------------ groups as they are read and loaded
+
+    def go_on_as_modern_group(self, written: WhenStreamsGroupConverted, group: StreamsGroup, now_ms: int) -> None:
+        super().go_on_as_modern_group(written, group, now_ms)
+        if written.delay_until_ms is not None:
+            self._context.timers.arm(group.timer(TimerKind.ASSIGNMENT_DELAY, ""), written.delay_until_ms)
 
     def described(self, group: StreamsGroup) -> DescribedStreamsGroup:
         return group.described(self._context.writer.last_durable)
