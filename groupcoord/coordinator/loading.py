@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from attrs import define
 
 from groupcoord.clock import Clock
 from groupcoord.core.fast_construct import maker
-from groupcoord.core.router.partition_table import NumberedPartition, PartitionTable
-from groupcoord.errors import ErrorCode, StoreContractError
-from groupcoord.log_store import LogRecords, LogStore, LogStoreError, Ticket
+from groupcoord.core.router.partition_table import NumberedPartition, PartitionStatus, PartitionTable
+from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
+from groupcoord.log_store import LoadedCommits, LogRecord, LogRecords, LogStore, LogStoreError, Ticket
 
 if TYPE_CHECKING:
-    from groupcoord.core.log.append_queue import AppendQueue, AppendResult
-
-
-from collections.abc import Iterable, Iterator
-from itertools import islice
-
-from groupcoord.core.router.partition_table import PartitionStatus
-from groupcoord.errors import GroupcoordError
-from groupcoord.log_store import LoadedCommits, LogRecord
+    from groupcoord.core.log.append_queue import AppendQueue, AppendResult, NumberedAppend
 
 _make_ticket = maker(Ticket)
-
-
-class NumberedAppend(Protocol):
-    """Records of one append to a log partition, with its sequence number."""
-
-    partition: int
-    number: int
-
-    @property
-    def records(self) -> Sequence[Any]:
-        """The records."""
 
 
 class ServedPartition(NumberedPartition, Protocol):
@@ -222,14 +206,12 @@ class Appending(ABC, Generic[PartitionT]):
         """Fail a log partition until it is loaded again."""
 
 
+@define(eq=False)
 class _Load(Generic[PartitionT]):
-    __slots__ = ("partition", "records", "started_ms")
-
-    def __init__(self, partition: PartitionT, started_ms: int) -> None:
-        self.partition = partition
-        # None before the first step, which opens the log.
-        self.records: Iterator[LogRecord | LoadedCommits] | None = None
-        self.started_ms = started_ms
+    partition: PartitionT
+    started_ms: int
+    # None before the first step, which opens the log.
+    records: Iterator[LogRecord | LoadedCommits] | None = None
 
 
 class Loader(Generic[PartitionT]):

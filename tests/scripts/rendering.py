@@ -290,7 +290,7 @@ def _(record: ConsumerGroupCurrentMemberAssignmentRecord) -> str:
     pending = [(topic_id, partitions) for topic_id, partitions, _ in record.partitions_pending_revocation]
     return words(
         f"assignment of {record.member_id} in {record.group_id} epoch={record.member_epoch}",
-        MemberState.of(record.state).name,
+        MemberState(record.state).name,
         partitions_of((topic_id, partitions) for topic_id, partitions, _ in record.assigned_partitions),
         f"gives back {partitions_of(pending)}" if pending else None,
     )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Any, Generic, Protocol, TypeVar
-
-from attrs import define
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.groups.group import Group
@@ -51,8 +49,7 @@ class Continuation:
         return []
 
 
-@define(eq=False)
-class Append:
+class Append(NamedTuple):
     """Append of ``records`` to a log partition, with its sequence number.
 
     Attributes:
@@ -65,6 +62,9 @@ class Append:
     records: Sequence[Record]
     continuation: Continuation
     held: list[Reply]
+
+
+_make_append = maker(Append)
 
 
 class Effects:
@@ -85,14 +85,18 @@ class Effects:
         self.replies.append(_make_reply((token, response)))
 
 
-class Appended(Protocol):
-    """Records that go into the log together, under a number."""
+class NumberedAppend(Protocol):
+    """Records of one append to a log partition, with its sequence number."""
 
-    number: int
-    records: Sequence[Any]
+    @property
+    def partition(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def records(self) -> Sequence[Any]: ...
 
 
-A = TypeVar("A", bound=Appended)
+A = TypeVar("A", bound=NumberedAppend)
 
 AppendResult = int | LogStoreError
 """Result of an append: the offset of its first record, or the error."""
@@ -233,7 +237,7 @@ class PartitionWriter(AppendQueue[Append]):
         # A pending commit shields its partitions from expiry, and deletions cover it.
         if type(records) is CommitRecords:
             self._pending[number] = records
-        append = Append(self._partition, number, records, continuation, [*held])
+        append = _make_append((self._partition, number, records, continuation, [*held]))
         self.in_flight.append(append)
         # The coordinator passes it to the log store after this input.
         self._effects.appends.append(append)

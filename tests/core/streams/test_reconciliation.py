@@ -14,10 +14,10 @@ from attrs import field, frozen
 from groupcoord.core.groups.streams.reconciliation import (
     NO_TASKS,
     HeldTasks,
+    Reconciliation,
     Task,
     TaskAssignment,
     TaskState,
-    reconcile,
 )
 from groupcoord.errors import ErrorCode
 
@@ -53,7 +53,7 @@ def assignment(recorded: dict[str, Any]) -> TaskAssignment:
     return TaskAssignment(
         recorded["epoch"],
         recorded["previous"],
-        TaskState.of(recorded["state"]),
+        TaskState(recorded["state"]),
         held(recorded["assigned"]),
         held(recorded["pending"]),
     )
@@ -75,14 +75,14 @@ def test_members_take_the_recorded_steps() -> None:
     different = []
     for record in records:
         current = assignment(record["member"])
-        result = reconcile(
+        result = Reconciliation(
             current,
             process_id="p",
             target_epoch=record["target_epoch"],
             target=held(record["target"]),
             owned=None if record["owned"] is None else held(record["owned"]),
             processes=Processes(*(by_task(record[name]) for name in ("active_at", "standby_at", "warmup_at"))),
-        )
+        ).result()
         is_error = isinstance(record["result"], str)
         expected = ErrorCode.FENCED_MEMBER_EPOCH if is_error else assignment(record["result"])
         if result != expected or (result is current) != record["unchanged"]:
@@ -100,9 +100,9 @@ def test_a_warm_up_task_needs_a_process_without_the_task() -> None:
 
     def state_with(processes: Processes) -> TaskState:
         target = HeldTasks(warmup=frozenset({ONE}))
-        result = reconcile(
+        result = Reconciliation(
             TaskAssignment(), process_id="p", target_epoch=2, target=target, owned=NO_TASKS, processes=processes
-        )
+        ).result()
         assert isinstance(result, TaskAssignment)
         assert (result.assigned == target) == (result.state is TaskState.STABLE)
         return result.state
@@ -124,14 +124,14 @@ ROLES = {
 def test_a_task_changes_its_role_within_a_member() -> None:
     """A member that owns a task no more gets it in any other role at once, even if its process alone has it."""
     for (had, assigned), (wanted, target) in product(ROLES.items(), repeat=2):
-        result = reconcile(
+        result = Reconciliation(
             TaskAssignment(2, 1, TaskState.STABLE, assigned),
             process_id="p",
             target_epoch=3,
             target=target,
             owned=NO_TASKS,
             processes=Processes(**({} if had is None else {had: {ONE: "p"}})),
-        )
+        ).result()
         # Only a warm-up task waits for the release of the active task.
         is_waiting = (had, wanted) == ("active", "warmup")
         assert isinstance(result, TaskAssignment)

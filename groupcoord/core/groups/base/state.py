@@ -176,6 +176,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     NEW_ASSIGNMENT: ClassVar[Any]
     RECORDS_OF_MEMBER: ClassVar[tuple[type[MemberRecord], ...]]
     """In the order of their tombstones."""
+    GROUP: ClassVar[Callable[..., Any]]
     TARGET: ClassVar[Callable[..., Any]]
     TARGET_EPOCH: ClassVar[Callable[..., Any]]
 
@@ -184,7 +185,7 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
         cls.APPLY = {record: getattr(cls, f"_apply_{name}") for record, name in cls.RECORDS.items()}
         cls.FORGET = {record.RECORD_TYPE: getattr(cls, f"_forget_{name}") for record, name in cls.RECORDS.items()}
         cls.RECORDS_OF_MEMBER = records["assignment"], records["target"], records["member"]
-        cls.TARGET, cls.TARGET_EPOCH = records["target"], records["target_epoch"]
+        cls.GROUP, cls.TARGET, cls.TARGET_EPOCH = records["group"], records["target"], records["target_epoch"]
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -402,7 +403,7 @@ class RefusedError(Exception):
         self.message = message
 
 
-class Draft(ABC, Generic[StateT]):
+class Draft(Generic[StateT]):
     """Uncommitted changes on top of durable state.
 
     Requests share an append. A mark is set before each; a refused one is rolled back to it.
@@ -473,6 +474,5 @@ class Draft(ABC, Generic[StateT]):
             # Time 0: the next join does not wait for the assignment interval.
             self.write_targets({}, 0)
 
-    @abstractmethod
-    def epoch_record(self, epoch: int, metadata_hash: int) -> Record:
-        """Return the record of an epoch of the group."""
+    def epoch_record(self, epoch: int, metadata_hash: int) -> Any:
+        return self.state.GROUP(self.state.group_id, epoch, metadata_hash)

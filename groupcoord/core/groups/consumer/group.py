@@ -20,7 +20,12 @@ from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, RefusedError, count
-from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
+from groupcoord.core.groups.consumer.reconciliation import (
+    STATES_BY_NUMBER,
+    MemberAssignment,
+    MemberState,
+    PartitionEpochs,
+)
 from groupcoord.core.groups.consumer.records import (
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentRecord,
@@ -194,7 +199,7 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
         return MemberAssignment(
             record.member_epoch,
             record.previous_member_epoch,
-            MemberState.of(record.state),
+            STATES_BY_NUMBER.get(record.state, MemberState.UNKNOWN),
             _epochs_of(record.assigned_partitions, record.member_epoch),
             _epochs_of(record.partitions_pending_revocation, record.member_epoch),
         )
@@ -340,9 +345,6 @@ class ConsumerDraft(Draft[ConsumerState]):
         # ``joined`` stays: a refused join has added no member.
         super().roll_back()
         self.downgrade = None
-
-    def epoch_record(self, epoch: int, metadata_hash: int) -> ConsumerGroupMetadataRecord:
-        return ConsumerGroupMetadataRecord(self.state.group_id, epoch, metadata_hash)
 
 
 @define(eq=False)

@@ -25,7 +25,7 @@ from groupcoord.core.groups.consumer.group import (
     preferred_assignor,
     preferred_assignor_after,
 )
-from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, reconcile
+from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, Reconciliation
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupPartitionMetadataRecord,
@@ -389,7 +389,7 @@ def _reconcile(
     if not subscription_changed and state.is_settled(member):
         return member.assignment
     names = state.topics_of(member)
-    result = reconcile(
+    result = Reconciliation(
         member.assignment,
         owned=owned,
         target=target,
@@ -399,7 +399,7 @@ def _reconcile(
         has_subscription_changed=subscription_changed,
         # A replacing member also keeps its own former partitions until that is written.
         owner_epochs=draft.base.owner_epochs,
-    )
+    ).result()
     if isinstance(result, ErrorCode):
         raise RefusedError(result)
     return result

@@ -36,12 +36,8 @@ class MemberState(IntEnum):
     UNKNOWN = 127
     """A state that a newer broker has written."""
 
-    @classmethod
-    def of(cls, number: int) -> MemberState:
-        return _KNOWN_STATES.get(number, MemberState.UNKNOWN)
 
-
-_KNOWN_STATES = {state.value: state for state in MemberState if state is not MemberState.UNKNOWN}
+STATES_BY_NUMBER = {state.value: state for state in MemberState}
 
 
 @fast_init
@@ -73,48 +69,44 @@ class MemberAssignment:
         return tuple([TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items()])
 
 
-def reconcile(
-    current: MemberAssignment,
-    *,
-    target_epoch: int,
-    target: Mapping[UUID, Collection[int]],
-    subscribed: Set[UUID],
-    subscribes_to_nothing: bool,
-    has_subscription_changed: bool,
-    owned: Mapping[UUID, Collection[int]] | None,
-    owner_epochs: Mapping[tuple[UUID, int], int],
-) -> MemberAssignment | ErrorCode:
-    """Return a member's assignment after a heartbeat."""
-    step = _Reconciliation(current, target_epoch, target, subscribed, subscribes_to_nothing, owned, owner_epochs)
-    match current.state:
-        # Looked at with each heartbeat: other members may have released partitions since.
-        case MemberState.UNRELEASED_PARTITIONS:
-            return step.next_assignment(current.member_epoch)
-        # Only a member without partitions can be moved on safely.
-        case MemberState.UNKNOWN if owned is None or owned:
-            return ErrorCode.FENCED_MEMBER_EPOCH
-        case MemberState.UNKNOWN:
-            return step.next_assignment(target_epoch)
-        case MemberState.STABLE if current.member_epoch != target_epoch:
-            return step.next_assignment(current.member_epoch)
-        # The member has confirmed the revocation by the partitions that it still owns.
-        case MemberState.UNREVOKED_PARTITIONS if not step.may_have(current.pending_revocation):
-            return step.next_assignment(current.member_epoch)
-    return step.without_unsubscribed() if has_subscription_changed else current
+class Reconciliation(NamedTuple):
+    """One step of one member towards its target.
 
-
-class _Reconciliation(NamedTuple):
-    """One step of one member; the attributes are the arguments of :func:`reconcile`."""
+    Attributes:
+        current: its assignment before the heartbeat.
+        owned: the partitions that it reports; None if it reports none.
+        owner_epochs: partition → epoch of the member that owns it or has not released it.
+    """
 
     current: MemberAssignment
     target_epoch: int
     target: Mapping[UUID, Collection[int]]
     subscribed: Set[UUID]
     subscribes_to_nothing: bool
+    has_subscription_changed: bool
     owned: Mapping[UUID, Collection[int]] | None
     owner_epochs: Mapping[tuple[UUID, int], int]
 
-    def may_have(self, revoked: PartitionEpochs) -> bool:
+    def result(self) -> MemberAssignment | ErrorCode:
+        """Return the member's assignment after the heartbeat."""
+        current, owned = self.current, self.owned
+        match current.state:
+            # Looked at with each heartbeat: other members may have released partitions since.
+            case MemberState.UNRELEASED_PARTITIONS:
+                return self._next_assignment(current.member_epoch)
+            # Only a member without partitions can be moved on safely.
+            case MemberState.UNKNOWN if owned is None or owned:
+                return ErrorCode.FENCED_MEMBER_EPOCH
+            case MemberState.UNKNOWN:
+                return self._next_assignment(self.target_epoch)
+            case MemberState.STABLE if current.member_epoch != self.target_epoch:
+                return self._next_assignment(current.member_epoch)
+            # The member has confirmed the revocation by the partitions that it still owns.
+            case MemberState.UNREVOKED_PARTITIONS if not self._may_have(current.pending_revocation):
+                return self._next_assignment(current.member_epoch)
+        return self._without_unsubscribed() if self.has_subscription_changed else current
+
+    def _may_have(self, revoked: PartitionEpochs) -> bool:
         """Return whether the member may still own some of these partitions."""
         if self.owned is None:
             # A heartbeat without partitions confirms nothing.
@@ -126,7 +118,7 @@ class _Reconciliation(NamedTuple):
             for partition in partitions
         )
 
-    def next_assignment(self, epoch_until_revoked: int) -> MemberAssignment:
+    def _next_assignment(self, epoch_until_revoked: int) -> MemberAssignment:
         """Return the next step towards the target."""
         kept: dict[UUID, dict[int, int]] = {}
         revoked: dict[UUID, dict[int, int]] = {}
@@ -149,7 +141,7 @@ class _Reconciliation(NamedTuple):
                 revoked[topic_id] = {p: epoch for p, epoch in had.items() if p not in kept_here}
             if free:
                 added[topic_id] = free
-        if revoked and self.may_have(revoked):
+        if revoked and self._may_have(revoked):
             # Nothing is added before the member confirms the revocation; until then it keeps its epoch.
             return self._moved(epoch_until_revoked, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         for topic_id, partitions in added.items():
@@ -158,7 +150,7 @@ class _Reconciliation(NamedTuple):
         state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
         return self._moved(self.target_epoch, state, kept, {})
 
-    def without_unsubscribed(self) -> MemberAssignment:
+    def _without_unsubscribed(self) -> MemberAssignment:
         """Return the assignment without topics that the member no longer subscribes to (Kafka 4.2)."""
         current = self.current
         # At the same epoch, before the next target: the member must not fetch these any longer.
@@ -174,7 +166,7 @@ class _Reconciliation(NamedTuple):
         for topic_id, had in current.assigned.items():
             if topic_id not in kept:
                 revoked[topic_id] = {**revoked.get(topic_id, {}), **had}
-        if revoked and self.may_have(revoked):
+        if revoked and self._may_have(revoked):
             return self._moved(current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         return self._moved(current.member_epoch, current.state, kept, current.pending_revocation)
 

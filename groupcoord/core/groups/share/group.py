@@ -378,9 +378,6 @@ class ShareDraft(Draft[ShareState]):
         super().roll_back()
         del self.changes[self._marked_changes :]
 
-    def epoch_record(self, epoch: int, metadata_hash: int) -> ShareGroupMetadataRecord:
-        return ShareGroupMetadataRecord(self.state.group_id, epoch, metadata_hash)
-
 
 ShareGroupEnvironment = GroupEnvironment[ShareGroupSettings, Assignor]
 

@@ -18,7 +18,7 @@ from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment,
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.streams.assignors import MemberTasks, Task, TaskAssignor, Tasks, by_subtopology, walk_tasks
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, TaskState
+from groupcoord.core.groups.streams.reconciliation import STATES_BY_NUMBER, HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
     AssignedTaskIds,
     KeyValue,
@@ -154,7 +154,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         return TaskAssignment(
             record.member_epoch,
             record.previous_member_epoch,
-            TaskState.of(record.state),
+            STATES_BY_NUMBER.get(record.state, TaskState.UNKNOWN),
             HeldTasks(
                 # Only active tasks have epochs, since commits are checked by them alone.
                 _epochs_of(record.active_tasks, record.member_epoch),

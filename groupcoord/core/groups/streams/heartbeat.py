@@ -38,7 +38,7 @@ from groupcoord.core.groups.streams.group import (
     UsedTarget,
     task_set,
 )
-from groupcoord.core.groups.streams.reconciliation import HeldTasks, TaskAssignment, reconcile
+from groupcoord.core.groups.streams.reconciliation import HeldTasks, Reconciliation, TaskAssignment
 from groupcoord.core.groups.streams.records import (
     StreamsGroupMemberMetadataRecord,
     StreamsGroupMetadataRecord,
@@ -471,7 +471,7 @@ def _reconcile(
     if draft.state.is_settled(member):
         # Settled members stay as they are until the next target.
         return member.assignment
-    result = reconcile(
+    result = Reconciliation(
         member.assignment,
         process_id=member.metadata.process_id,
         target_epoch=draft.state.assignment_epoch,
@@ -479,7 +479,7 @@ def _reconcile(
         owned=owned_tasks(request),
         # A replacing member also keeps its own former tasks until that is written.
         processes=draft.base,
-    )
+    ).result()
     if isinstance(result, ErrorCode):
         raise RefusedError(result)
     return result

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Set
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from groupcoord.core.fast_construct import fast_init, plain_members
 from groupcoord.core.groups.streams.assignors import Task
@@ -31,12 +31,8 @@ class TaskState(IntEnum):
     UNKNOWN = 127
     """A state that a newer broker has written."""
 
-    @classmethod
-    def of(cls, number: int) -> TaskState:
-        return _KNOWN_STATES.get(number, TaskState.UNKNOWN)
 
-
-_KNOWN_STATES = {state.value: state for state in TaskState if state is not TaskState.UNKNOWN}
+STATES_BY_NUMBER = {state.value: state for state in TaskState}
 
 
 @fast_init
@@ -102,37 +98,13 @@ class TaskProcesses(Protocol):
     warmup: MutableMapping[Task, tuple[str, ...]]
 
 
-def reconcile(
-    current: TaskAssignment,
-    *,
-    process_id: str,
-    target_epoch: int,
-    target: HeldTasks,
-    owned: HeldTasks | None,
-    processes: TaskProcesses,
-) -> TaskAssignment | ErrorCode:
-    """Return a member's assignment after a heartbeat."""
-    step = _Reconciliation(current, process_id, target_epoch, target, owned, processes)
-    match current.state:
-        case TaskState.UNREVOKED_TASKS:
-            # A heartbeat without tasks confirms nothing.
-            if owned is None or owned.shares(current.pending_revocation):
-                return current
-            # Unlike in consumer groups the epoch grows if the member has to revoke again.
-            return step.next_assignment(current.member_epoch + 1)
-        # Only a member without tasks can be moved on safely.
-        case TaskState.UNKNOWN if owned is None or owned:
-            return ErrorCode.FENCED_MEMBER_EPOCH
-        case TaskState.UNKNOWN:
-            return step.next_assignment(target_epoch)
-        case TaskState.STABLE if current.member_epoch == target_epoch:
-            return current
-    return step.next_assignment(current.member_epoch)
+class Reconciliation(NamedTuple):
+    """One step of one member towards its target.
 
-
-@define
-class _Reconciliation:
-    """One step of one member; the attributes are the arguments of :func:`reconcile`."""
+    Attributes:
+        current: its assignment before the heartbeat.
+        owned: the tasks that it reports; None if it reports none.
+    """
 
     current: TaskAssignment
     process_id: str
@@ -141,7 +113,26 @@ class _Reconciliation:
     owned: HeldTasks | None
     processes: TaskProcesses
 
-    def next_assignment(self, epoch_until_revoked: int) -> TaskAssignment:
+    def result(self) -> TaskAssignment | ErrorCode:
+        """Return the member's assignment after the heartbeat."""
+        current, owned = self.current, self.owned
+        match current.state:
+            case TaskState.UNREVOKED_TASKS:
+                # A heartbeat without tasks confirms nothing.
+                if owned is None or owned.shares(current.pending_revocation):
+                    return current
+                # Unlike in consumer groups the epoch grows if the member has to revoke again.
+                return self._next_assignment(current.member_epoch + 1)
+            # Only a member without tasks can be moved on safely.
+            case TaskState.UNKNOWN if owned is None or owned:
+                return ErrorCode.FENCED_MEMBER_EPOCH
+            case TaskState.UNKNOWN:
+                return self._next_assignment(self.target_epoch)
+            case TaskState.STABLE if current.member_epoch == self.target_epoch:
+                return current
+        return self._next_assignment(current.member_epoch)
+
+    def _next_assignment(self, epoch_until_revoked: int) -> TaskAssignment:
         """Return the next step towards the target."""
         had, wanted = self.current.assigned, self.target
         kept_active = {task: epoch for task, epoch in had.active.items() if task in wanted.active}
