@@ -13,18 +13,17 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
-from groupcoord.core.groups.base.topics import Topic
-from groupcoord.core.groups.consumer.assignors import (
+from groupcoord.core.groups.base.assignor import (
     Assignor,
     GroupAssignment,
     GroupSpec,
     MemberSpec,
     PartitionAssignorError,
     Partitions,
-    RangeAssignor,
     SubscriptionType,
-    UniformAssignor,
 )
+from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.consumer.assignors import RangeAssignor, UniformAssignor
 from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
 from groupcoord.core.groups.streams.assignors import (
     MemberTasks,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.handler_context import HandlerContext, Writing
-from groupcoord.core.log.append_queue import PartitionWriter
 from groupcoord.core.log.records import NO_TIMESTAMP, ZERO_UUID, CommitKind, OffsetTombstone, Record, topic_of_record
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup, Reply, Token
 from groupcoord.core.offsets.commits import WhenDeleted, count_offsets
@@ -108,32 +108,25 @@ MAX_RECORDS_PER_APPEND = 5_000
 """A sweep may find any number of offsets, but a batch of the log is limited (``message.max.bytes``)."""
 
 
-class _Expired:
-    """Tombstones on their way to the writer, in appends of bounded size."""
+Expired = tuple[list[Record], tuple[Group, ...]]
+"""Tombstones, and the groups that end with the last of them."""
 
-    __slots__ = ("_emptied", "_records", "_writer")
 
-    def __init__(self, writer: PartitionWriter) -> None:
-        self._writer = writer
-        self._records: list[Record] = []
-        self._emptied: tuple[Group, ...] = ()
-
-    def add(self, records: list[Record], emptied: tuple[Group, ...] = ()) -> None:
-        """Add the tombstones of a group; an ``emptied`` group ends with the last of them."""
+def _bounded(expired: Iterable[Expired]) -> Iterator[Expired]:
+    """Yield the tombstones of all groups in appends of bounded size."""
+    together: list[Record] = []
+    ended: tuple[Group, ...] = ()
+    for records, emptied in expired:
         # A group's tombstones stay together where they fit.
-        if len(self._records) + len(records) > MAX_RECORDS_PER_APPEND:
-            self.write()
+        if together and len(together) + len(records) > MAX_RECORDS_PER_APPEND:
+            yield together, ended
+            together, ended = [], ()
         while len(records) > MAX_RECORDS_PER_APPEND:
-            self._records, records = records[:MAX_RECORDS_PER_APPEND], records[MAX_RECORDS_PER_APPEND:]
-            self.write()
-        self._records = self._records + records
-        self._emptied += emptied
-
-    def write(self) -> None:
-        if self._records:
-            written = WhenDeleted(self._emptied, Cause.EXPIRY, count_offsets(self._records))
-            self._writer.begin(self._records, written)
-        self._records, self._emptied = [], ()
+            yield records[:MAX_RECORDS_PER_APPEND], ()
+            records = records[MAX_RECORDS_PER_APPEND:]
+        together, ended = together + records, ended + emptied
+    if together:
+        yield together, ended
 
 
 class Retention:
@@ -162,7 +155,11 @@ class Retention:
             self._context.timers.arm(self.timer, now_ms + interval_ms - passed_ms)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
-        expired = _Expired(self._context.writer)
+        for records, emptied in _bounded(self._expired(now_ms)):
+            self._context.writer.begin(records, WhenDeleted(emptied, Cause.EXPIRY, count_offsets(records)))
+        self.start(now_ms)
+
+    def _expired(self, now_ms: int) -> Iterator[Expired]:
         # A copy, since deletions remove groups.
         for group in list(self._context.groups.values()):
             if group.group_id in self._context.writings:
@@ -172,11 +169,9 @@ class Retention:
             # Offsets and group go in one append, so no group without offsets is left behind.
             # Share groups never expire (KIP-932).
             if nothing_left and group.may_expire and self._administration.may_delete(group):
-                expired.add(self._administration.begin_deletion(group), (group,))
+                yield self._administration.begin_deletion(group), (group,)
             else:
-                expired.add([OffsetTombstone(group.group_id, topic, index) for topic, index in keys])
-        expired.write()
-        self.start(now_ms)
+                yield [OffsetTombstone(group.group_id, topic, index) for topic, index in keys], ()
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
         """Delete the offsets of a deleted topic, but not those of a newer topic of the same name."""

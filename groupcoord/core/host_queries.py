@@ -17,16 +17,15 @@ from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
-    DeleteShareGroupStateResponse,
     InitializeShareGroupState,
-    InitializeShareGroupStateResponse,
     ReadShareGroupStateSummary,
     ReadShareGroupStateSummaryResponse,
     ShareStateResponse,
+    StateRequest,
     StateResult,
     StateSummary,
-    StateTopicResult,
-    StateTopicSummary,
+    StateToDelete,
+    StateToInitialize,
 )
 from groupcoord.core.share_state.records import NO_START_OFFSET
 from groupcoord.core.topics import RegexResolver
@@ -232,47 +231,25 @@ class LoneShareHost:
 
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
         """Return success at once; end offsets are unknown."""
-        return ShareCoordinatorAnswered(question, self._answer(question.request))
-
-    def _answer(
-        self, request: InitializeShareGroupState | DeleteShareGroupState | ReadShareGroupStateSummary
-    ) -> ShareStateResponse:
-        match request:
-            case InitializeShareGroupState():
-                for topic_id, entries in request.topics:
-                    for index, state_epoch, start_offset in entries:
-                        self._states[request.group_id, topic_id, index] = state_epoch, start_offset
-                return InitializeShareGroupStateResponse(_agreed(request))
-            case DeleteShareGroupState():
-                for topic_id, deleted in request.topics:
-                    for (index,) in deleted:
-                        self._states.pop((request.group_id, topic_id, index), None)
-                return DeleteShareGroupStateResponse(_agreed(request))
-        return ReadShareGroupStateSummaryResponse(self._summaries(request))
-
-    def _summaries(self, request: ReadShareGroupStateSummary) -> tuple[StateTopicSummary, ...]:
-        return tuple(
-            [
-                StateTopicSummary(
-                    topic_id, tuple([self._summary(request.group_id, topic_id, entry.partition) for entry in entries])
-                )
-                for topic_id, entries in request.topics
-            ]
-        )
-
-    def _summary(self, group_id: str, topic_id: UUID, index: int) -> StateSummary:
-        # Kafka's share coordinator reports no error for a missing state either.
-        state_epoch, start_offset = self._states.get((group_id, topic_id, index), (0, NO_START_OFFSET))
-        return StateSummary(index, ErrorCode.NONE, None, state_epoch, 0, start_offset)
-
-
-def _agreed(request: InitializeShareGroupState | DeleteShareGroupState) -> tuple[StateTopicResult, ...]:
-    return tuple(
-        [
-            StateTopicResult(topic_id, tuple([StateResult(entry.partition, ErrorCode.NONE) for entry in entries]))
+        request: StateRequest[Any] = question.request
+        results = [
+            request.TOPIC_RESULT(topic_id, tuple([self._result(request.group_id, topic_id, each) for each in entries]))
             for topic_id, entries in request.topics
         ]
-    )
+        return ShareCoordinatorAnswered(question, request.RESPONSE(tuple(results)))
+
+    def _result(self, group_id: str, topic_id: UUID, entry: Any) -> StateResult | StateSummary:
+        key = group_id, topic_id, entry.partition
+        match entry:
+            case StateToInitialize():
+                self._states[key] = entry.state_epoch, entry.start_offset
+            case StateToDelete():
+                self._states.pop(key, None)
+            case _:
+                # Kafka's share coordinator reports no error for a missing state either.
+                state_epoch, start_offset = self._states.get(key, (0, NO_START_OFFSET))
+                return StateSummary(entry.partition, ErrorCode.NONE, None, state_epoch, 0, start_offset)
+        return StateResult(entry.partition, ErrorCode.NONE)
 
 
 CreateTopics = Callable[[CreateInternalTopics], Mapping[str, str] | None]

@@ -13,7 +13,6 @@ from groupcoord.core import messages
 from groupcoord.core.messages import share_state
 from groupcoord.core.messages.request import GroupRequest, Request
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup, DescribeOneShareGroupResponse
-from groupcoord.core.router.request_router import OF_PROTOCOLS
 from tests.subclasses import subclasses
 from tests.tables import as_one_test
 
@@ -47,8 +46,8 @@ def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinat
     partition = coordinator.partition(0)
     assert partition is not None
     of_groups = {kind for kind in KINDS if issubclass(kind, GroupRequest)}
-    router = coordinator._router
-    unserved = {kind for kind, protocol in OF_PROTOCOLS.items() if protocol not in router.served_protocols}
+    served = (None, *coordinator._router.served_protocols)
+    unserved = {kind for kind, route in coordinator._router._every_route.items() if route.group_type not in served}
     assert set(partition._handlers) == of_groups - unserved
 
 

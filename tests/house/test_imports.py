@@ -26,13 +26,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "messages": ("core.messages",),
     "events": ("core.events",),
     "assignors": (
-        *(
-            "core.groups.consumer.assignors",
-            "core.groups.base.topics",
-            "core.groups.share.simple_assignor",
-            "core.groups.streams.assignors",
-        ),
-        "errors",
+        *("core.groups.base.assignor", "core.groups.base.topics", "core.groups.consumer.assignors"),
+        *("core.groups.share.simple_assignor", "core.groups.streams.assignors", "errors"),
     ),
     "schema": (),
     "records": (

@@ -189,8 +189,8 @@ def late_driver() -> Driver:
 
 def add_record(record: Any) -> Callable[[Driver], None]:
     def plant(driver: Driver) -> None:
-        (append,) = partition_of(driver).writer.in_flight
-        append.records = [*append.records, record]
+        in_flight = partition_of(driver).writer.in_flight
+        in_flight[0] = in_flight[0]._replace(records=[*in_flight[0].records, record])
 
     return plant
 
@@ -235,11 +235,11 @@ def test_a_write_that_leaves_an_empty_group_behind_its_epoch() -> None:
     driver.write_all()
     members.leave("a")
     check_writes_in_flight(driver.coordinator)
-    (append,) = partition_of(driver).writer.in_flight
-    *tombstones, epoch_record, target_record = append.records
-    append.records = [*tombstones, evolve(target_record, assignment_epoch=1)]
+    in_flight = partition_of(driver).writer.in_flight
+    *tombstones, epoch_record, target_record = in_flight[0].records
+    in_flight[0] = in_flight[0]._replace(records=[*tombstones, evolve(target_record, assignment_epoch=1)])
     check_writes_in_flight(driver.coordinator)
-    append.records = [*tombstones, epoch_record]
+    in_flight[0] = in_flight[0]._replace(records=[*tombstones, epoch_record])
     breaks("is empty, of epoch", check_writes_in_flight, driver.coordinator)
 
 

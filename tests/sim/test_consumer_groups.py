@@ -10,18 +10,19 @@ from attrs import evolve
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import ConsumerGroupState
+from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
-from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, UniformAssignor
-from groupcoord.core.groups.consumer.conversion import ConvertibleGroups
+from groupcoord.core.groups.consumer.assignors import UniformAssignor
 from groupcoord.core.groups.consumer.group import ConsumerGroup
-from groupcoord.core.groups.consumer.reconciliation import _Reconciliation
+from groupcoord.core.groups.consumer.reconciliation import Reconciliation as ReconciliationStep
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
 )
+from groupcoord.core.groups.conversion import ConvertibleGroups
 from groupcoord.core.log.records import OffsetTombstone
 from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
@@ -311,7 +312,7 @@ def test_targets_that_are_uneven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_partition_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that hands a partition on before it was given back is caught."""
-    monkeypatch.setattr(_Reconciliation, "owner_epochs", property(lambda self: {}, lambda self, epochs: None))
+    monkeypatch.setattr(ReconciliationStep, "owner_epochs", property(lambda self: {}, lambda self, epochs: None))
     monkeypatch.setattr(ConsumerGroup, "check", lambda self: None)
 
     with pytest.raises(LawBrokenError, match=r"is of '.*' and '|is given|which others can be given"):

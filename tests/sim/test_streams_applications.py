@@ -133,7 +133,7 @@ def test_a_task_at_two_instances_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_coordinator_that_does_not_wait_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks that others have not given up yet break a law."""
     monkeypatch.setattr(
-        "groupcoord.core.groups.streams.reconciliation._Reconciliation._may_run", lambda self, task: True
+        "groupcoord.core.groups.streams.reconciliation.Reconciliation._may_run", lambda self, task: True
     )
     assert run(instances=4, threads=2).failure is not None
 

@@ -163,7 +163,7 @@ def test_broken_stores_are_found(make_log_store: Callable[[], LogStore]) -> None
 @pytest.mark.parametrize(
     ("rule", "bug"),
     [
-        ("streams.reconciliation._Reconciliation._may_run", lambda self, task: True),
+        ("streams.reconciliation.Reconciliation._may_run", lambda self, task: True),
         ("share.state.ShareState.is_initialized_assigned", lambda self: True),
     ],
 )

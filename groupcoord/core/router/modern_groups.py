@@ -43,8 +43,6 @@ from groupcoord.core.messages import (
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
-    StreamsGroupTopologyDescriptionUpdate,
-    StreamsGroupTopologyDescriptionUpdateResponse,
     Subtopology,
     TopologyDescriptionStatus,
 )
@@ -61,7 +59,7 @@ TOPOLOGY_VALUES_MAX = 100_000
 """Maximum number of values in a topology, which is checked in one step; room for some 10,000 subtopologies."""
 
 _TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_NO_PLUGIN = "The broker has no streams group topology description plugin configured."
+NO_DESCRIPTION_PLUGIN = "The broker has no streams group topology description plugin configured."
 
 
 def _blank_field(*texts: str | None) -> str | None:
@@ -346,12 +344,3 @@ def with_description_status(group: DescribedStreamsGroup, request: StreamsGroupD
         return group
     # Without a plugin no description is ever stored (KIP-1331).
     return group._replace(topology_description_status=TopologyDescriptionStatus.NOT_STORED)
-
-
-def answer_description_update(
-    request: StreamsGroupTopologyDescriptionUpdate, permissions: Permissions | None
-) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    # Without a plugin nothing else of the request is checked.
-    if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
-        return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return StreamsGroupTopologyDescriptionUpdateResponse(ErrorCode.UNSUPPORTED_VERSION, _NO_PLUGIN)

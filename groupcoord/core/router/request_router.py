@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -57,6 +57,7 @@ from groupcoord.core.messages import (
     StreamsGroupHeartbeat,
     StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdate,
+    StreamsGroupTopologyDescriptionUpdateResponse,
     SyncGroup,
     Token,
     TopicToCommit,
@@ -72,7 +73,7 @@ from groupcoord.core.router.modern_groups import (
     DESCRIBED_CONSUMER_GROUPS,
     DESCRIBED_SHARE_GROUPS,
     DESCRIBED_STREAMS_GROUPS,
-    answer_description_update,
+    NO_DESCRIPTION_PLUGIN,
     complete_description,
     consumer_heartbeat_permission,
     readable_alteration,
@@ -122,17 +123,18 @@ DESCRIBED_KINDS: dict[type, DescribedKind] = {
 }
 
 
-@frozen
-class Route:
+class Route(NamedTuple):
     """Handling of requests of one type.
 
     Attributes:
         permission: returns NONE or an error; None if permissions are checked for each named resource.
         handler: handles an allowed request.
+        group_type: requests fail with UNSUPPORTED_VERSION unless this type of groups is served; None is always served.
     """
 
     permission: Callable[[Permissions, Any], ErrorCode] | None
     handler: Callable[[Any, Token, Permissions | None, int], None]
+    group_type: GroupType | None = None
 
 
 @define(eq=False, kw_only=True)
@@ -174,20 +176,20 @@ class RequestRouter:
             ListGroups: Route(None, self._list),
             DeleteGroups: Route(None, self._delete),
             FindCoordinator: Route(None, self._find_coordinators),
-            ConsumerGroupHeartbeat: Route(consumer_heartbeat_permission, self._heartbeat),
-            ConsumerGroupDescribe: Route(None, self._describe_kind),
+            ConsumerGroupHeartbeat: Route(consumer_heartbeat_permission, self._heartbeat, GroupType.CONSUMER),
+            ConsumerGroupDescribe: Route(None, self._describe_kind, GroupType.CONSUMER),
             # With an authorizer, topics of a share group's heartbeat are checked each time: permissions may change.
             ShareGroupHeartbeat: Route(
-                _may_read_group, self._heartbeat if self._authorize is None else self._check_heartbeat
+                _may_read_group, self._heartbeat if self._authorize is None else self._check_heartbeat, GroupType.SHARE
             ),
-            ShareGroupDescribe: Route(None, self._describe_kind),
-            DescribeShareGroupOffsets: Route(None, self._describe_share_offsets),
+            ShareGroupDescribe: Route(None, self._describe_kind, GroupType.SHARE),
+            DescribeShareGroupOffsets: Route(None, self._describe_share_offsets, GroupType.SHARE),
             DescribeOneShareGroup: Route(None, self._to_group),
-            AlterShareGroupOffsets: Route(_may_read_group, self._change_share_offsets),
-            DeleteShareGroupOffsets: Route(_may_delete_group, self._change_share_offsets),
-            StreamsGroupHeartbeat: Route(_may_read_group, self._heartbeat),
-            StreamsGroupDescribe: Route(None, self._describe_kind),
-            StreamsGroupTopologyDescriptionUpdate: Route(None, self._update_description),
+            AlterShareGroupOffsets: Route(_may_read_group, self._change_share_offsets, GroupType.SHARE),
+            DeleteShareGroupOffsets: Route(_may_delete_group, self._change_share_offsets, GroupType.SHARE),
+            StreamsGroupHeartbeat: Route(_may_read_group, self._heartbeat, GroupType.STREAMS),
+            StreamsGroupDescribe: Route(None, self._describe_kind, GroupType.STREAMS),
+            StreamsGroupTopologyDescriptionUpdate: Route(_may_read_group, self._update_description, GroupType.STREAMS),
         }
         self._heartbeat_checks = {
             ConsumerGroupHeartbeat: self._check_consumer_heartbeat,
@@ -201,8 +203,9 @@ class RequestRouter:
         self.served_protocols = protocols
         # One table, so that a switched-off protocol costs served ones nothing.
         # Unserved ones need no permission: UNSUPPORTED_VERSION wins over authorization, as in Kafka.
-        self._routes = self._every_route | {
-            kind: Route(None, self._unsupported) for kind, protocol in OF_PROTOCOLS.items() if protocol not in protocols
+        self._routes = {
+            request: route if route.group_type in (None, *protocols) else Route(None, self._unsupported)
+            for request, route in self._every_route.items()
         }
 
     def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
@@ -403,7 +406,9 @@ class RequestRouter:
         permissions: Permissions | None,
         now_ms: int,
     ) -> None:
-        self._effects.reply(token, answer_description_update(request, permissions))
+        # Without a plugin nothing else of the request is checked.
+        unsupported = ErrorCode.UNSUPPORTED_VERSION
+        self._effects.reply(token, StreamsGroupTopologyDescriptionUpdateResponse(unsupported, NO_DESCRIPTION_PLUGIN))
 
     def _describe_kind(
         self,
@@ -552,21 +557,6 @@ class RequestRouter:
             error_code = ErrorCode.NONE if permissions is None else _find_error(request, key, permissions)
             coordinators.append(find_coordinator(request, key, self._cluster, error_code))
         self._effects.reply(token, FindCoordinatorResponse(tuple(coordinators)))
-
-
-OF_PROTOCOLS: dict[type[Request], GroupType] = {
-    ConsumerGroupHeartbeat: GroupType.CONSUMER,
-    ConsumerGroupDescribe: GroupType.CONSUMER,
-    ShareGroupHeartbeat: GroupType.SHARE,
-    ShareGroupDescribe: GroupType.SHARE,
-    DescribeShareGroupOffsets: GroupType.SHARE,
-    AlterShareGroupOffsets: GroupType.SHARE,
-    DeleteShareGroupOffsets: GroupType.SHARE,
-    StreamsGroupHeartbeat: GroupType.STREAMS,
-    StreamsGroupDescribe: GroupType.STREAMS,
-    StreamsGroupTopologyDescriptionUpdate: GroupType.STREAMS,
-}
-"""Requests that fail with UNSUPPORTED_VERSION unless their type of groups is served."""
 
 
 def _may_read_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from groupcoord.core.groups.consumer.assignors import Assignor, RangeAssignor, UniformAssignor
+from groupcoord.core.groups.base.assignor import Assignor
+from groupcoord.core.groups.consumer.assignors import RangeAssignor, UniformAssignor
 from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
 
 from .recorded import Record, group_of, kafka_uuid_text, shape_of

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
 from groupcoord.core.groups.base.topics import Topic
-from groupcoord.core.groups.consumer.assignors import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
 from groupcoord.core.javacompat import hash_map_order
 
 DATA = Path(__file__).with_name("data")

@@ -7,16 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.core.groups.base.topics import Topic
-from groupcoord.core.groups.consumer.assignors import (
+from groupcoord.core.groups.base.assignor import (
     Assignor,
     GroupSpec,
     MemberSpec,
     PartitionAssignorError,
-    RangeAssignor,
     SubscriptionType,
-    UniformAssignor,
 )
+from groupcoord.core.groups.base.topics import Topic
+from groupcoord.core.groups.consumer.assignors import RangeAssignor, UniformAssignor
 from groupcoord.core.groups.consumer.group import preferred_assignor, preferred_assignor_after
 from groupcoord.core.javacompat import hash_map_order
 

@@ -7,7 +7,7 @@ state.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from attrs import astuple, define
@@ -104,10 +104,15 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     # Functions; the methods below need timers, conversion or host queries of a type.
 
-    remove_members: ClassVar[Callable[..., None]]
-    """Writes the removal to a draft: (draft, member ids, cause, environment, time)."""
     steady_until_ms: ClassVar[Callable[..., int | None]]
     """Returns the last millisecond in which an equal heartbeat changes nothing, or None."""
+
+    def remove_members(self, draft: DraftT, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
+        """Write the removal of members, and the group's next epoch."""
+        draft.tell_removal(member_ids, cause)
+        draft.write(*draft.state.member_tombstones(*member_ids))
+        metadata_hash = draft.state.topics_hash(self._known_topics)
+        draft.begin_epoch_without_members(metadata_hash, Trigger(cause, next(iter(member_ids))))
 
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
         """Return whether a request that has waited may be handled on top of a draft."""
@@ -232,7 +237,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             # The session timer runs on, so a long absence removes the member.
             draft.write(draft.state.assignment_record(member.member_id, member.assignment.as_left(LEFT_MEMBER_EPOCH)))
         else:
-            self.remove_members(draft, (member.member_id,), Cause.LEAVE, self._environment, now_ms)
+            self.remove_members(draft, (member.member_id,), Cause.LEAVE, now_ms)
         return self.response_class(ErrorCode.NONE, None, request.member_id, request.member_epoch)
 
     def meet_no_group(self, request: Any, token: Token, now_ms: int) -> None:
@@ -358,7 +363,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         has_moved_on = member.member_epoch != group.revoking_epochs.get(key.member_id)
         if key.kind is not group.REVOCATION or not has_moved_on:
             assert key.kind.cause is not None
-            self.remove_members(draft, (key.member_id,), key.kind.cause, self._environment, now_ms)
+            self.remove_members(draft, (key.member_id,), key.kind.cause, now_ms)
             group.fencing.append(key)
 
     def begin_rebalance(self, group: Any, now_ms: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 from attrs import frozen
 
 from groupcoord.core.events import Cause, Event, MemberRemoved, RebalanceStarted, Trigger
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.log.record_keys import MemberRecord, TopicPartitions
 from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record
 from groupcoord.core.messages import Reply
@@ -362,6 +363,10 @@ class ModernGroupState(ABC, Generic[MemberT, TargetT]):
     def has_subscribers(self, topic: str) -> bool:
         """Return whether a member subscribes to a topic."""
 
+    @abstractmethod
+    def topics_hash(self, topics: KnownTopics) -> int:
+        """Return the metadata hash of the subscribed topics as they are now."""
+
     def is_target_due(self, interval_ms: int, now_ms: int) -> bool:
         """Return whether the target is out of date, and a new one not too early (KIP-1263)."""
         if self.assignment_epoch >= self.epoch:
@@ -466,6 +471,13 @@ class Draft(Generic[StateT]):
         epoch = self.state.epoch
         self.write(self.epoch_record(epoch + 1, metadata_hash))
         self.tell(RebalanceStarted, epoch, trigger)
+
+    def begin_epoch_if_changed(self, metadata_hash: int, reason: Trigger | None) -> bool:
+        """Begin a new epoch if there is a reason or the subscribed topics have changed; return whether one began."""
+        if reason is None and metadata_hash == self.state.metadata_hash:
+            return False
+        self.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
+        return True
 
     def begin_epoch_without_members(self, metadata_hash: int, trigger: Trigger) -> None:
         self.begin_epoch(metadata_hash, trigger)

@@ -109,12 +109,6 @@ class KnownTopics:
     _known: dict[str, Topic] = field(factory=dict)  # as of the last look
     _hashes: dict[str, tuple[Topic, int]] = field(factory=dict)
 
-    def topic_id(self, name: str) -> UUID | None:
-        return self.resolver.topic_id(name)
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        return self.resolver.topic_name(topic_id)
-
     def existing(self, names: Iterable[str]) -> dict[str, Topic]:
         found = {}
         for name in names:

@@ -12,10 +12,8 @@ from operator import itemgetter
 from uuid import UUID
 
 from groupcoord.core.groups.base.assignor import (
-    Assignor,
     GroupAssignment,
     GroupSpec,
-    MemberSpec,
     PartitionAssignorError,
     Partitions,
     SubscriptionType,
@@ -418,16 +416,3 @@ class _HomogeneousAssignment:
         # Possible if two members had the same partition in their former targets.
         if next(rest, None) is not None:
             raise PartitionAssignorError("more partitions are left over than the members' quotas have room for")
-
-
-__all__ = [
-    "Assignor",
-    "GroupAssignment",
-    "GroupSpec",
-    "MemberSpec",
-    "PartitionAssignorError",
-    "Partitions",
-    "RangeAssignor",
-    "SubscriptionType",
-    "UniformAssignor",
-]

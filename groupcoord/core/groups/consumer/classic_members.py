@@ -140,7 +140,7 @@ def owned_partitions(
     """Return the partitions of existing topics by topic id."""
     owned: dict[UUID, set[int]] = {}
     for topic, partition in partitions:
-        topic_id = environment.topics.topic_id(topic)
+        topic_id = environment.topics.resolver.topic_id(topic)
         # Partitions of deleted topics are lost anyway.
         if topic_id is not None and topic_id.int:
             owned.setdefault(topic_id, set()).add(partition)
@@ -205,7 +205,7 @@ def classic_assignment(
         # In the order of a Java ``HashMap``, which shows in the bytes.
         for topic_id in HashTable(uuid_hash, sorted(partitions, key=uuid_sort_key))
         # The protocol has names only, so deleted topics are left out.
-        if (name := environment.topics.topic_name(topic_id)) is not None
+        if (name := environment.topics.resolver.topic_name(topic_id)) is not None
         for partition in sorted(partitions[topic_id])
     )
     return encode_assignment(Assignment(named), int.from_bytes(subscription[:2], "big"))

@@ -79,7 +79,7 @@ def upgraded(group: GroupMetadata, environment: ConsumerGroupEnvironment) -> lis
     # Kafka's order: members, epoch, targets, epoch of the target, assignments.
     return [
         *(metadata for metadata, _ in members),
-        ConsumerGroupMetadataRecord(group_id, epoch, environment.topics.metadata_hash(state.subscribed_topics())),
+        ConsumerGroupMetadataRecord(group_id, epoch, state.topics_hash(environment.topics)),
         *(
             state.target_record(metadata.member_id, {t: tuple(epochs) for t, epochs in held.assigned.items()})
             for metadata, held in members

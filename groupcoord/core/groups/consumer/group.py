@@ -20,6 +20,7 @@ from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, RefusedError, count
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.consumer.reconciliation import (
     STATES_BY_NUMBER,
     MemberAssignment,
@@ -267,6 +268,9 @@ class ConsumerState(ModernGroupState[ConsumerMember, Partitions]):
     def has_subscribers(self, topic: str) -> bool:
         return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())
 
+    def topics_hash(self, topics: KnownTopics) -> int:
+        return topics.metadata_hash(self.subscribed_topics())
+
     def subscription_type(self) -> SubscriptionType:
         return subscription_type(len(self.members), self.name_subscribers, self.regex_subscribers)
 
@@ -435,7 +439,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         return tuple(
             DescribedPartitions(topic_id, name, tuple(sorted(indexes)))
             for topic_id, indexes in by_topic.items()
-            if (name := self._environment.topics.topic_name(topic_id)) is not None
+            if (name := self._environment.topics.resolver.topic_name(topic_id)) is not None
         )
 
     def max_size(self, config: Config) -> int:

@@ -13,10 +13,9 @@ from uuid import UUID
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
-from groupcoord.core.groups.base.assignor import changed_targets
+from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, SubscriptionType, changed_targets
 from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
 from groupcoord.core.groups.base.state import RefusedError
-from groupcoord.core.groups.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
     ConsumerGroupEnvironment,
@@ -129,7 +128,7 @@ def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment
         has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))
         # With the time of the query, from which the pause counts, not of the answer.
         draft.write(ConsumerGroupRegularExpressionRecord(group_id, regex, topics, question.version, question.asked_ms))
-    metadata_hash = environment.topics.metadata_hash(draft.state.subscribed_topics())
+    metadata_hash = draft.state.topics_hash(environment.topics)
     # The matched topics may have grown since.
     if not has_changed and metadata_hash == stored.metadata_hash:
         return False
@@ -217,10 +216,7 @@ def move_on(
     ends_group: bool = False,
     now_ms: int,
 ) -> Step:
-    """Write a member's new metadata, then the group's epoch, its target and the member's assignment.
-
-    A heartbeat and a join with the classic protocol share these steps. With ``ends_group`` no target is computed.
-    """
+    """Write a member's new metadata, the group's epoch, its target (unless ``ends_group``) and the assignment."""
     member_id = metadata.member_id
     # False for a replacing member: the draft has its records already.
     is_new = member_id not in draft.state.members
@@ -254,7 +250,11 @@ def move_on(
     )
     looks = bumps or topics_changed
     if looks:
-        look_at_topics(draft, environment, _reason(draft, member, is_new=is_new) if bumps else None)
+        metadata_hash = environment.topics.metadata_hash(draft.state.subscribed_topics())
+        draft.begin_epoch_if_changed(metadata_hash, _reason(draft, member, is_new=is_new) if bumps else None)
+        # Kafka 4.1 replaced the record by the hash (KIP-1101), and removes it with the next comparison.
+        if draft.state.has_partition_metadata:
+            draft.write(GroupTombstone(draft.state.group_id, ConsumerGroupPartitionMetadataRecord.key))
     # A classic group follows, which rebalances without this target (KAFKA-17317).
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
@@ -324,17 +324,6 @@ def _update(
         metadata.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         metadata.server_assignor if request.server_assignor is None else request.server_assignor,
     )
-
-
-def look_at_topics(draft: ConsumerDraft, environment: ConsumerGroupEnvironment, reason: Trigger | None) -> None:
-    """Begin a new epoch if there is a reason or the hash of the subscribed topics has changed."""
-    state = draft.state
-    metadata_hash = environment.topics.metadata_hash(state.subscribed_topics())
-    if reason is not None or metadata_hash != state.metadata_hash:
-        draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
-    # Kafka 4.1 replaced the record by the hash (KIP-1101), and removes it with the next comparison.
-    if state.has_partition_metadata:
-        draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
 
 
 def _targets_so_far(draft: ConsumerDraft, metadata: ConsumerGroupMemberMetadataRecord) -> Mapping[str, Partitions]:

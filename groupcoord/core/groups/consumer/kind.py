@@ -73,32 +73,6 @@ from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 
 
-def remove_members(
-    draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, environment: ConsumerGroupEnvironment, now_ms: int
-) -> None:
-    """Write the removal of members, and the group's next epoch or its downgrade to a classic group."""
-    state = draft.state
-    draft.tell_removal(member_ids, cause)
-    trigger = Trigger(cause, next(iter(member_ids)))
-    # Possible if the remaining members are all classic, and the policy allows a downgrade (KIP-848).
-    if can_downgrade(state, member_ids, environment):
-        downgrade(draft, environment, trigger, now_ms, gone=member_ids)
-        return
-    # Expressions that only these members used lose their topics.
-    regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
-    draft.write(*state.member_tombstones(*member_ids))
-    state = draft.state
-    draft.write(
-        *(
-            GroupTombstone(state.group_id, ConsumerGroupRegularExpressionRecord.key_of(regex))
-            for regex in regexes
-            if regex not in state.regex_subscribers
-        )
-    )
-    # Always, even with the same hash: partitions may have become free.
-    draft.begin_epoch_without_members(environment.topics.metadata_hash(state.subscribed_topics()), trigger)
-
-
 def steady_until_ms(group: ConsumerGroup, environment: ConsumerGroupEnvironment) -> int | None:
     """Return the last moment before expressions are matched again; None during a query for them."""
     return None if group.is_resolving else next_resolution_ms(group.state, environment)
@@ -118,7 +92,6 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
     timers_class = ConsumerTimers
     _timers: ConsumerTimers
     _environment: ConsumerGroupEnvironment
-    remove_members = staticmethod(remove_members)
     steady_until_ms = staticmethod(steady_until_ms)
 
     def __init__(self, context: HandlerContext, environment: ConsumerGroupEnvironment, classic: ClassicGroups) -> None:
@@ -157,6 +130,29 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)
+
+    def remove_members(self, draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
+        """Write the removal of members, and the group's next epoch or its downgrade to a classic group."""
+        state, topics = draft.state, self._known_topics
+        draft.tell_removal(member_ids, cause)
+        trigger = Trigger(cause, next(iter(member_ids)))
+        # Possible if the remaining members are all classic, and the policy allows a downgrade (KIP-848).
+        if can_downgrade(state, member_ids, self._environment):
+            downgrade(draft, self._environment, trigger, now_ms, gone=member_ids)
+            return
+        # Expressions that only these members used lose their topics.
+        regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
+        draft.write(*state.member_tombstones(*member_ids))
+        state = draft.state
+        draft.write(
+            *(
+                GroupTombstone(state.group_id, ConsumerGroupRegularExpressionRecord.key_of(regex))
+                for regex in regexes
+                if regex not in state.regex_subscribers
+            )
+        )
+        # Always, even with the same hash: partitions may have become free.
+        draft.begin_epoch_without_members(state.topics_hash(topics), trigger)
 
     def shares_write(self, draft: ConsumerDraft, request: GroupRequest[Any]) -> bool:
         # Both end the consumer group: the request waits for the classic one.
@@ -227,7 +223,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
             if member.member_id not in gone:
                 gone.append(member.member_id)
         if gone:
-            remove_members(draft, gone, Cause.LEAVE, self._environment, now_ms)
+            self.remove_members(draft, gone, Cause.LEAVE, now_ms)
         return LeaveGroupResponse(ErrorCode.NONE, tuple(left))
 
     def _follow_step(

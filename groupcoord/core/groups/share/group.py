@@ -19,6 +19,7 @@ from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import GroupEnvironment, ModernGroup
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
+from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.group import Deletion
 from groupcoord.core.groups.share.records import (
     NamedTopic,
@@ -301,6 +302,9 @@ class ShareState(ModernGroupState[ShareMember, Partitions]):
     def has_subscribers(self, topic: str) -> bool:
         return topic in self.name_subscribers
 
+    def topics_hash(self, topics: KnownTopics) -> int:
+        return topics.metadata_hash(self.name_subscribers)
+
     def subscription_type(self) -> SubscriptionType:
         return subscription_type(len(self.members), self.name_subscribers, {})
 
@@ -449,7 +453,7 @@ class ShareGroup(ModernGroup[ShareState]):
     # ------------------------------------------------------------ administration
 
     def described(self) -> DescribedShareGroup:
-        state, topics = self.state, self._environment.topics
+        state, topics = self.state, self._environment.topics.resolver
         return DescribedShareGroup(
             self.group_id,
             group_state=self.group_state.value,

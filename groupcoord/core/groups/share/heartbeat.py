@@ -6,7 +6,6 @@ Functions of a draft, in Kafka's order of steps. Source: ``GroupMetadataManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from uuid import UUID
 
 from groupcoord.config import GroupType
@@ -60,7 +59,8 @@ def handle_heartbeat(
         bumps = True
     if bumps or topics_changed:
         cause = Cause.JOIN if is_new else Cause.METADATA_CHANGE
-        bumps = _look_at_topics(draft, environment, Trigger(cause, request.member_id) if bumps else None)
+        metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
+        bumps = draft.begin_epoch_if_changed(metadata_hash, Trigger(cause, request.member_id) if bumps else None)
     settings = environment.settings_of(draft.state.group_id)
     if draft.state.is_target_due(settings.assignment_interval_ms, now_ms):
         _assign_target(draft, environment, now_ms)
@@ -115,17 +115,6 @@ def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbe
     )
 
 
-def _look_at_topics(draft: ShareDraft, environment: ShareGroupEnvironment, reason: Trigger | None) -> bool:
-    """Begin a new epoch if there is a reason or the hash of the subscribed topics has changed; return whether one
-    began.
-    """
-    metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
-    if reason is None and metadata_hash == draft.state.metadata_hash:
-        return False
-    draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
-    return True
-
-
 def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms: int) -> None:
     state = draft.state
     try:
@@ -175,7 +164,7 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
     if not missing:
         return
     # In the append of this heartbeat, before the query.
-    draft.write(known.begin(missing, environment.topics.topic_name).to_record(state.group_id))
+    draft.write(known.begin(missing, environment.topics.resolver.topic_name).to_record(state.group_id))
     topics = [
         StateTopicToInitialize(
             topic_id,
@@ -190,12 +179,3 @@ def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_m
         for topic_id, partitions in missing.items()
     ]
     draft.changes.append(StateChange(InitializeShareGroupState(state.group_id, tuple(topics))))
-
-
-def remove_members(
-    draft: ShareDraft, member_ids: Collection[str], cause: Cause, environment: ShareGroupEnvironment, now_ms: int
-) -> None:
-    draft.tell_removal(member_ids, cause)
-    draft.write(*draft.state.member_tombstones(*member_ids))
-    metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
-    draft.begin_epoch_without_members(metadata_hash, Trigger(cause, next(iter(member_ids))))

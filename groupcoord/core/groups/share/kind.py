@@ -21,7 +21,7 @@ from groupcoord.core.groups.share.group import (
     ShareGroupEnvironment,
     StateChange,
 )
-from groupcoord.core.groups.share.heartbeat import handle_heartbeat, remove_members
+from groupcoord.core.groups.share.heartbeat import handle_heartbeat
 from groupcoord.core.groups.share.offsets import (
     ErrorCodes,
     OffsetsToDescribe,
@@ -103,7 +103,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     described_class = DescribedShareGroup
     answer_class = ShareCoordinatorAnswered
     _environment: ShareGroupEnvironment
-    remove_members = staticmethod(remove_members)
     steady_until_ms = staticmethod(steady_until_ms)
 
     def __init__(self, context: HandlerContext, environment: ShareGroupEnvironment) -> None:
@@ -142,7 +141,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
     ) -> ShareGroupHeartbeatResponse:
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
             find_member(draft.state, request.member_id)  # no epoch is checked
-            remove_members(draft, (request.member_id,), Cause.LEAVE, self._environment, now_ms)
+            self.remove_members(draft, (request.member_id,), Cause.LEAVE, now_ms)
             return ShareGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
         response, member = handle_heartbeat(
             draft,
@@ -160,13 +159,13 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
 
     def describe_offsets(self, request: DescribeOneShareGroup, token: Token, now_ms: int) -> None:
         # As in Kafka also for groups that do not exist: the share coordinator may know them.
-        topics, resolver, group = request.topics, self._environment.topics, self._context.visible(request.group_id)
+        topics, known, group = request.topics, self._environment.topics, self._context.visible(request.group_id)
         if topics is None:
-            topics = initialized_partitions(group, resolver) if isinstance(group, ShareGroup) else ()
+            topics = initialized_partitions(group, known) if isinstance(group, ShareGroup) else ()
         topic_ids = {
             topic.topic_name: topic_id
             for topic in topics
-            if (topic_id := resolver.topic_id(topic.topic_name)) is not None and topic_id.int
+            if (topic_id := known.resolver.topic_id(topic.topic_name)) is not None and topic_id.int
         }
         purpose = OffsetsToDescribe(token, request.group_id, topics, topic_ids)
         summary = summary_request(purpose)
@@ -265,7 +264,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             partitions = partitions_of(change.request)
             # All or nothing: a failed partition is initialized again by a later heartbeat.
             if first_error(error_codes) is ErrorCode.NONE:
-                left = known.complete(partitions, self._environment.topics.topic_name)
+                left = known.complete(partitions, self._environment.topics.resolver.topic_name)
             else:
                 left = known.give_up(partitions)
             if isinstance(response, AlterShareGroupOffsetsResponse):

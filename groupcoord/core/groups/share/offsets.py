@@ -72,7 +72,7 @@ def initialized_partitions(group: ShareGroup, topics: KnownTopics) -> tuple[Shar
         [
             ShareTopicToDescribe(name, tuple(sorted(partitions)))
             for topic_id, (_, partitions) in group.state.state_partitions.initialized.items()
-            if (name := topics.topic_name(topic_id)) is not None
+            if (name := topics.resolver.topic_name(topic_id)) is not None
         ]
     )
 
@@ -159,7 +159,7 @@ def draft_alteration(
             if known:
                 offsets.setdefault(topic.topic_id, {}).update(known)
     if partitions:  # also without a known partition: Kafka writes the topic, empty
-        draft.write(state.state_partitions.begin(partitions, topics.topic_name).to_record(state.group_id))
+        draft.write(state.state_partitions.begin(partitions, topics.resolver.topic_name).to_record(state.group_id))
     if offsets:
         to_initialize = [
             StateTopicToInitialize(
@@ -253,7 +253,7 @@ def draft_group_deletion(draft: ShareDraft, topics: KnownTopics) -> DeleteShareG
 
 def _deleting(known: StatePartitions, partitions: PartitionsByTopic, topics: KnownTopics) -> StatePartitions:
     rest = known.without_topics(partitions)
-    names = {topic_id: known.name_of(topic_id, topics.topic_name) for topic_id in partitions}
+    names = {topic_id: known.name_of(topic_id, topics.resolver.topic_name) for topic_id in partitions}
     return evolve(rest, deleting={**rest.deleting, **names})
 
 

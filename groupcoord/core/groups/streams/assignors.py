@@ -368,15 +368,3 @@ def _by_name(task: Task) -> tuple[bytes, int]:
 
 def _by_partition(task: Task) -> tuple[int, bytes]:
     return task[1], string_sort_key(task[0])
-
-
-__all__ = [
-    "MemberTasks",
-    "StickyTaskAssignor",
-    "StreamsGroupSpec",
-    "StreamsMemberSpec",
-    "SubtopologySpec",
-    "TaskAssignor",
-    "TaskAssignorError",
-    "Tasks",
-]

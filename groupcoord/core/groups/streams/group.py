@@ -230,6 +230,10 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
         # An empty group keeps its topology (Kafka 4.4), but reads nothing.
         return bool(self.members) and topic in self.readers
 
+    def topics_hash(self, topics: KnownTopics) -> int:
+        # Unlike in consumer groups, only a heartbeat compares the topics.
+        return self.metadata_hash
+
     def is_settled(self, member: StreamsMember) -> bool:
         assignment = member.assignment
         return assignment.state is TaskState.STABLE and assignment.member_epoch == self.assignment_epoch
@@ -513,7 +517,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
 
     def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
         """Return a function to the epoch since which a member has the active task that reads a partition, or None."""
-        name = topic.name if topic.name is not None else self._environment.topics.topic_name(topic.topic_id)
+        name = topic.name if topic.name is not None else self._environment.topics.resolver.topic_name(topic.topic_id)
         subtopology_id = self.state.readers.get(name or "")
         if subtopology_id is None:
             # No task of the topology reads the topic.

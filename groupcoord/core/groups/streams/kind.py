@@ -6,11 +6,8 @@ Sources: ``GroupMetadataManager`` (``streamsGroupLeave``, ``streamsGroupStaticMe
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from attrs import define
 
-from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
@@ -46,15 +43,6 @@ from groupcoord.core.timers import NEVER_MS, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 
-def remove_members(
-    draft: StreamsDraft, member_ids: Collection[str], cause: Cause, environment: StreamsGroupEnvironment, now_ms: int
-) -> None:
-    draft.tell_removal(member_ids, cause)
-    draft.write(*draft.state.member_tombstones(*member_ids))
-    # Unlike in consumer groups no topics are compared.
-    draft.begin_epoch_without_members(draft.state.metadata_hash, Trigger(cause, next(iter(member_ids))))
-
-
 @define(eq=False)
 class WhenStreamsGroupConverted(WhenConverted):
     """Conversion between an empty classic group and a streams group, with the end of the new group's initial delay."""
@@ -86,7 +74,6 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
     timers_class = StreamsTimers
     _timers: StreamsTimers
     _environment: StreamsGroupEnvironment
-    remove_members = staticmethod(remove_members)
     steady_until_ms = staticmethod(steady_until_ms)
 
     def __init__(self, context: HandlerContext, environment: StreamsGroupEnvironment, classic: ClassicGroups) -> None:
