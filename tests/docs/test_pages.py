@@ -61,7 +61,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"{page.name} links to {link}"
 
 
-INSTALL = re.compile(r"pip install (?:-q )?(?:-e )?(?:\.|'\.\[([\w,]+)\]')(?=[\s`])")
+INSTALL = re.compile(r"pip install (?:-\S+ )*(?:\.|'\.\[([\w,]+)\]')(?=[\s`])")
 WITHOUT_INSTALLING = ("design", "gaps")
 """Pages without instructions to run something."""
 
