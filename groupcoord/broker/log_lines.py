@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from groupcoord.broker.configs.definitions import settings_without_effect
 from groupcoord.broker.connection import Connection
-from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.messages import ConsumerGroupHeartbeat
 
 BURST = 5
@@ -120,13 +120,11 @@ class Notices:
             request.group_id,
         )
 
-    def topics_changed(self, before: Mapping[str, Topic | None]) -> None:
-        # A refused change leaves the topic equal; a missing one was not created.
-        changed = [topic for name, was in before.items() if (topic := self._topics.get(name)) not in (None, was)]
+    def topics_changed(self, names: Iterable[str]) -> None:
         idle = [
             f"{topic.name} ({', '.join(f'{key}={topic.configs[key]}' for key in keys)})"
-            for topic in changed
-            if topic is not None and (keys := settings_without_effect(topic.configs))
+            for name in names
+            if (topic := self._topics.get(name)) is not None and (keys := settings_without_effect(topic.configs))
         ]
         if idle:
             # A request may configure thousands of topics.

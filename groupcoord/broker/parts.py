@@ -407,11 +407,10 @@ class Parts:
         topics, nodes = self.topic_requests, self.nodes
         return {
             Metadata: topics.metadata,
-            CreateTopics: topics.create_topics,
-            CreatePartitions: topics.create_partitions,
-            DeleteTopics: topics.delete_topics,
-            IncrementalAlterConfigs: topics.alter_configs,
-            AlterConfigs: topics.alter_configs,
+            CreateTopics: self._permitted(topics.create),
+            CreatePartitions: self._permitted(topics.create_partitions),
+            DeleteTopics: self._permitted(topics.delete),
+            **dict.fromkeys((IncrementalAlterConfigs, AlterConfigs), self._permitted(topics.alter_configs)),
             DescribeConfigs: self._permitted(answer_describe_configs, self.resources),
             DescribeTopicPartitions: self._permitted(answer_describe_topic_partitions, self.topics, nodes.leadership),
         }

@@ -13,7 +13,7 @@ from groupcoord.broker.cluster.features import Features
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions, answer_metadata
 from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
-from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config, GroupType
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -56,7 +56,8 @@ def topics() -> TopicRegistry:
 
 
 def create(registry: TopicRegistry, *wanted: CreatableTopic, validate_only: bool = False) -> list[tuple[str, str]]:
-    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, SOLE, CONFIG)
+    request = CreateTopics(wanted, validate_only=validate_only)
+    response = do_whole(answer_create_topics(request, registry, SOLE, CONFIG))
     return [(topic.name, topic.error_code.name) for topic in response.topics]
 
 
@@ -109,7 +110,7 @@ def test_create_as_recorded(topics: TopicRegistry, topic: CreatableTopic, error:
 def test_more_replicas_than_nodes_are_refused_in_kafka_s_words(topics: TopicRegistry) -> None:
     """``kafka-topics`` prints them."""
     request = CreateTopics((CreatableTopic("a", 1, 3),), 1_000)
-    (answer,) = answer_create_topics(request, topics, SOLE, Config()).topics
+    (answer,) = do_whole(answer_create_topics(request, topics, SOLE, Config())).topics
     assert answer.error_message == (
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
         "only 1 broker(s) are registered or some brokers have all their log directories cordoned."
@@ -138,6 +139,15 @@ def test_a_full_disk_is_answered(
     assert registry.get("a") is None
 
 
+def test_portions_of_a_request_keep_the_order(topics: TopicRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeated names come last, in Kafka's order."""
+    wanted = [CreatableTopic(name, 4_000, 1) for name in ("b", "z", "a", "b", "z", "c")]
+    at_once = create(topics, *wanted, validate_only=True)
+    monkeypatch.setattr("groupcoord.broker.topics.create_topics.TOPICS_AT_ONCE", 1)
+    assert [name for name, _ in at_once] == ["a", "c", "b", "z"]
+    assert create(topics, *wanted) == at_once
+
+
 # ---------------------------------------------------------------- CreatePartitions
 
 
@@ -163,7 +173,7 @@ def test_a_full_disk_is_answered(
 def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitionsTopic, error: str) -> None:
     """Each answer has the code that Kafka 4.4 gave; only the offsets topic is ours alone and keeps its partitions."""
     before = list(topics)
-    (result,) = answer_create_partitions(CreatePartitions((topic,)), topics, SOLE).results
+    (result,) = do_whole(answer_create_partitions(CreatePartitions((topic,)), topics, SOLE)).results
     assert (result.name, result.error_code.name) == (topic.name, error)
     if error == "NONE":
         assert topics.partition_count(topic.name) == topic.count
@@ -174,7 +184,7 @@ def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitio
 def test_add_partitions_to_one_topic_twice(topics: TopicRegistry) -> None:
     """A name sent twice is refused with one entry."""
     request = CreatePartitions((CreatePartitionsTopic("two", 3), CreatePartitionsTopic("two", 4)))
-    (result,) = answer_create_partitions(request, topics, SOLE).results
+    (result,) = do_whole(answer_create_partitions(request, topics, SOLE)).results
     assert result.error_code is ErrorCode.INVALID_REQUEST
 
 
@@ -206,7 +216,8 @@ def test_delete_refuses(
     """Each refusal is as Kafka 4.4 answered; only the offsets topic is protected here."""
     before = list(topics)
     request = DeleteTopics(tuple(TopicReference(*reference) for reference in references))
-    response, gone = answer_delete_topics(request, topics)
+    gone: list[Topic] = []
+    response = do_whole(answer_delete_topics(request, topics, deleted=gone.append))
     assert [(topic.name, topic.topic_id, topic.error_code.name) for topic in response.responses] == answers
     assert (list(topics), gone) == (before, [])
 

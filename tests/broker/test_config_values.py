@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ManualClock
-from groupcoord.broker.configs.alter_configs import alter_configs
+from groupcoord.broker.configs.alter_configs import answer_alter_configs
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import CLIENT_METRICS_DEFINITIONS, ClientMetrics
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Definitions
@@ -22,6 +22,7 @@ from groupcoord.broker.configs.describe_configs import Resources
 from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.work import do_whole
 from groupcoord.config import SETTINGS
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.config_messages import (
@@ -60,7 +61,7 @@ def is_taken(resources: Resources, kind: str, key: str, text: str) -> bool:
     """Change a config; return whether the error is NONE."""
     resource_type, name, _ = KINDS[kind]
     change = ResourceToAlter(resource_type, name, (ConfigToAlter(key, text, AlterConfigOp.SET),))
-    (result,) = alter_configs(IncrementalAlterConfigs((change,)), resources)
+    (result,) = do_whole(answer_alter_configs(IncrementalAlterConfigs((change,)), resources)).responses
     assert result.error_code in (ErrorCode.NONE, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
     return result.error_code is ErrorCode.NONE
 

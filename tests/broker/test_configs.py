@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.configs.alter_configs import alter_configs, repeated_resources
+from groupcoord.broker.configs.alter_configs import answer_alter_configs
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DYNAMIC, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
@@ -85,9 +85,8 @@ def alter(
 ) -> list[str]:
     wanted = tuple(ResourceToAlter(kind, name, (config,)) for kind, name, config in changes)
     request = IncrementalAlterConfigs(wanted)
-    repeated = do_whole(repeated_resources(wanted))
-    altered = alter_configs(request, resources, repeated, permissions or Permissions(None, None))
-    return [result.error_code.name for result in altered]
+    altered = do_whole(answer_alter_configs(request, resources, permissions or Permissions(None, None)))
+    return [result.error_code.name for result in altered.responses]
 
 
 # ---------------------------------------------------------------- what there is
@@ -175,7 +174,7 @@ def test_changing_needs_a_permission_for_each_thing(resources: Resources) -> Non
     changes = [(A_TOPIC, "orders", null), (A_GROUP, "hidden", null), (A_BROKER, "1", null), (A_TOPIC, "a b", bad)]
     assert alter(resources, *changes, permissions=permissions) == ["INVALID_REQUEST"] * 3 + ["INVALID_TOPIC_EXCEPTION"]
     request = AlterConfigs((ResourceToAlter(A_GROUP, "hidden", ()), ResourceToAlter(A_GROUP, "g", ())))
-    replaced = alter_configs(request, resources, permissions=permissions)
+    replaced = do_whole(answer_alter_configs(request, resources, permissions)).responses
     assert [altered.error_code.name for altered in replaced] == ["GROUP_AUTHORIZATION_FAILED", "NONE"]
 
 
@@ -280,7 +279,7 @@ def test_settings_of_topics_are_kept(tmp_path: Path) -> None:
     resources = resources_of(topics)
     changes = [(A_TOPIC, name, setting("retention.ms", " 7 ")) for name in ("orders", "bills")]
     assert alter(resources, *changes) == ["NONE", "NONE"]
-    answer_delete_topics(DeleteTopics((TopicReference("bills"),)), topics)
+    do_whole(answer_delete_topics(DeleteTopics((TopicReference("bills"),)), topics))
     topics.ensure("bills", 1)
     kept = {topic.name: dict(topic.configs) for topic in TopicRegistry(tmp_path)}
     assert kept == {"orders": {"retention.ms": "7"}, "bills": {}}
@@ -291,7 +290,7 @@ def test_a_new_topic_has_the_settings_it_was_made_with() -> None:
     topics = TopicRegistry()
     configs = (CreatableTopicConfig("retention.ms", "1"), CreatableTopicConfig("retention.ms", " 2 "))
     request = CreateTopics((CreatableTopic("orders", 1, 1, configs=configs),))
-    (made,) = answer_create_topics(request, topics, SOLE, Config(message_max_bytes=7)).topics
+    (made,) = do_whole(answer_create_topics(request, topics, SOLE, Config(message_max_bytes=7))).topics
     told = {config.name: (config.value, config.config_source) for config in made.configs or ()}
     assert list(told) == list(TOPIC_DEFINITIONS)
     assert told["retention.ms"] == ("2", ConfigSource.TOPIC)

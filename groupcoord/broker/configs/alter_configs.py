@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, checked_broker_configs
@@ -30,6 +31,7 @@ from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.config_messages import (
     AlterConfigOp,
     AlterConfigs,
+    AlterConfigsResponse,
     AlteredResource,
     ConfigResourceType,
     ConfigToAlter,
@@ -56,47 +58,57 @@ class _Altered(NamedTuple):
     configs: Configs
 
 
-def repeated_resources(resources: Sequence[ResourceToAlter]) -> Work[frozenset[ResourceKey]]:
-    seen: set[ResourceKey] = set()
-    repeated: set[ResourceKey] = set()
-    for number, some in enumerate(portions(resources, ENTRIES_COMPARED)):
-        if number:
-            yield None
-        for resource_type, name, _ in some:
-            (repeated if (resource_type, name) in seen else seen).add((resource_type, name))
-    return frozenset(repeated)
-
-
-def alter_configs(
+def answer_alter_configs(
     request: IncrementalAlterConfigs | AlterConfigs,
     resources: Resources,
-    repeated: Set[ResourceKey] = frozenset(),
     permissions: Permissions = UNRESTRICTED,
-) -> tuple[AlteredResource, ...]:
-    """Change or replace the configs of resources, all of a resource's or none; ``repeated`` ones are refused."""
+    changed: Callable[[Sequence[str]], None] = lambda names: None,
+) -> Work[AlterConfigsResponse]:
+    """Change or replace the configs of resources, all of a resource's or none, and call ``changed`` with the names of
+    changed topics.
+    """
+    times_named = Counter[ResourceKey]()
+    for portion in portions(request.resources, ENTRIES_COMPARED):
+        if times_named:
+            yield None
+        times_named.update((resource_type, name) for resource_type, name, _ in portion)
     replaces = isinstance(request, AlterConfigs)
-    results: list[AlteredResource | _Altered] = []
-    for resource in request.resources:
-        resource_type, name, _ = resource
-        try:
-            if (resource_type, name) in repeated:
-                raise ResourceError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            # Malformed resources fail before permissions are checked.
-            _check_form(resource)
-            # Names of topics and groups are checked before permissions, those of brokers after.
-            if resource_type not in _OF_THIS_BROKER:
-                _check_name(resource_type, name)
-            check_permission(permissions, resource_type, name, Operation.ALTER_CONFIGS)
-            if resource_type == ConfigResourceType.CLIENT_METRICS:
-                _check_subscription(resource, resources)
-            elif resource_type in _OF_THIS_BROKER:
-                _check_configs_of_this_broker(resource, resources)
-            results.append(_Altered(resource, _altered(resource, resources, replaces=replaces)))
-        except TopicError as error:
-            results.append(AlteredResource(error.error_code, error.message, resource_type, name))
-    altered = [result for result in results if isinstance(result, _Altered)]
-    failed = set() if request.validate_only else _write(altered, resources)
-    return tuple(_result(result, failed) for result in results)
+    results: list[AlteredResource] = []
+    for some in portions(request.resources, RESOURCES_AT_ONCE):
+        if results:
+            yield None
+        checked = [_checked(resource, resources, times_named, permissions, replaces=replaces) for resource in some]
+        altered = [result for result in checked if isinstance(result, _Altered)]
+        failed = set() if request.validate_only else _write(altered, resources, changed)
+        results += (_result(result, failed) for result in checked)
+    return AlterConfigsResponse(tuple(results))
+
+
+def _checked(
+    resource: ResourceToAlter,
+    resources: Resources,
+    times_named: Mapping[ResourceKey, int],
+    permissions: Permissions,
+    *,
+    replaces: bool,
+) -> AlteredResource | _Altered:
+    resource_type, name, _ = resource
+    try:
+        if times_named[resource_type, name] > 1:
+            raise ResourceError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        # Malformed resources fail before permissions are checked.
+        _check_form(resource)
+        # Names of topics and groups are checked before permissions, those of brokers after.
+        if resource_type not in _OF_THIS_BROKER:
+            _check_name(resource_type, name)
+        check_permission(permissions, resource_type, name, Operation.ALTER_CONFIGS)
+        if resource_type == ConfigResourceType.CLIENT_METRICS:
+            _check_subscription(resource, resources)
+        elif resource_type in _OF_THIS_BROKER:
+            _check_configs_of_this_broker(resource, resources)
+        return _Altered(resource, _altered(resource, resources, replaces=replaces))
+    except TopicError as error:
+        return AlteredResource(error.error_code, error.message, resource_type, name)
 
 
 def _result(result: AlteredResource | _Altered, failed: set[int]) -> AlteredResource:
@@ -109,7 +121,7 @@ def _result(result: AlteredResource | _Altered, failed: set[int]) -> AlteredReso
     return AlteredResource(ErrorCode.NONE, None, resource_type, name)
 
 
-def _write(altered: list[_Altered], resources: Resources) -> set[int]:
+def _write(altered: list[_Altered], resources: Resources, changed: Callable[[Sequence[str]], None]) -> set[int]:
     """Write changes; return the resource types that could not be written."""
     failed = set()
     kept: dict[ConfigResourceType, KeptConfigs] = {
@@ -124,11 +136,14 @@ def _write(altered: list[_Altered], resources: Resources) -> set[int]:
         except OSError as error:
             logger.error("settings could not be written: %s", error)
             failed.add(int(resource_type))
+    # The topics still exist: no yield since they were found.
+    topics = [(each.resource.resource_name, each.configs) for each in _of_type(altered, ConfigResourceType.TOPIC)]
     try:
         with resources.topics.edit() as edit:
-            for entry in _of_type(altered, ConfigResourceType.TOPIC):
-                # The topic still exists: no yield since it was found.
-                edit.configure(entry.resource.resource_name, entry.configs)
+            new = [name for name, own in topics if edit.topics[name].configs != own]
+            for name, own in topics:
+                edit.configure(name, own)
+        changed(new)
     except OSError as error:
         logger.error("the settings of topics could not be written: %s", error)
         failed.add(int(ConfigResourceType.TOPIC))
@@ -266,9 +281,3 @@ def _changed_list(name: str, value: str, operation: int, own: Configs, definitio
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def altered_topics(request: AlterConfigs | IncrementalAlterConfigs) -> list[str]:
-    return [
-        resource.resource_name for resource in request.resources if resource.resource_type == ConfigResourceType.TOPIC
-    ]

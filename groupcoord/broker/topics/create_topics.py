@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
-
-from attrs import evolve
 
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.configs.alter_configs import RESOURCES_AT_ONCE, alter_configs, altered_topics, repeated_resources
+from groupcoord.broker.configs.alter_configs import answer_alter_configs
 from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
 from groupcoord.broker.configs.describe_configs import (
     Resources,
@@ -40,7 +37,7 @@ from groupcoord.broker.topics.registry import (
     TopicRegistry,
     check_replicas,
 )
-from groupcoord.broker.work import Work, each, portions
+from groupcoord.broker.work import PORTION, Work, do_whole, portions, run_on_entries
 from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.core.javacompat import HashTable, string_hash
@@ -67,13 +64,15 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.config_messages import (
     AlterConfigs,
     AlterConfigsResponse,
-    AlteredResource,
     IncrementalAlterConfigs,
 )
 
 Wanted = TypeVar("Wanted")
-OfTopics = TypeVar("OfTopics", CreateTopics, CreatePartitions, DeleteTopics)
+NamedT = TypeVar("NamedT", CreatableTopic, CreatePartitionsTopic)
 Result = TypeVar("Result")
+
+Changed = Callable[[Sequence[str]], None]
+"""Takes the names of changed topics."""
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -82,7 +81,6 @@ METADATA_TOPIC = "__cluster_metadata"
 TOPIC_DENIED = "Topic authorization failed."
 
 TOPICS_AT_ONCE = 250
-DUPLICATES_KEPT = 4
 ENTRIES_GROUPED = 1_000
 
 
@@ -93,18 +91,20 @@ def answer_create_topics(
     config: Config,
     permissions: Permissions = UNRESTRICTED,
     layers: tuple[Layer, ...] = (),
-    total: int | None = None,
-) -> CreateTopicsResponse:
-    """Create topics. ``total`` is the number of partitions of the whole request, if this is a portion of it."""
-    names = [topic.name for topic in request.topics]
-    times_named = Counter(names)
-    refusals = _creation_refusals(times_named, permissions)
-    # Repeated names are refused, so any entry will do.
-    distinct = {topic.name: topic for topic in request.topics}
-    counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
-    if total is None:
-        # Negative counts must not offset others.
-        total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
+    created: Changed = lambda names: None,
+) -> Work[CreateTopicsResponse]:
+    """Create topics, and call ``created`` with their names."""
+    times_named, distinct = yield from _by_name(request.topics)
+    may_create_all, refusals, total = permissions.on_cluster(Operation.CREATE), dict[str, TopicError](), 0
+    for number, (name, topic) in enumerate(distinct.items(), 1):
+        if number % PORTION == 0:
+            yield None
+        refusal = _creation_refusal(name, times_named[name], may_create_all, permissions)
+        if refusal is None:
+            # Negative counts must not offset others.
+            total += max(_partition_count(topic, config.num_partitions), 0)
+        else:
+            refusals[name] = refusal
 
     def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
         # ControllerApis checks these first.
@@ -115,8 +115,8 @@ def answer_create_topics(
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         # ReplicationControlManager's order: name, configs, replicas.
         edit.check_new(topic.name)
-        configs = _configs_of(topic)
-        made = edit.create(topic.name, counts[topic.name], configs=configs, replicas=_checked_layout(topic, leadership))
+        configs, count = _configs_of(topic), _partition_count(topic, config.num_partitions)
+        made = edit.create(topic.name, count, configs=configs, replicas=_checked_layout(topic, leadership))
         # KIP-525: the topic is created, and its configs are left out.
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
@@ -128,10 +128,31 @@ def answer_create_topics(
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
 
-    # One entry for each repeated or denied name.
-    refused_names = [name for name in _refusal_order(names) if name in refusals]
-    ordered = [distinct[name] for name in distinct if name not in refusals] + [distinct[name] for name in refused_names]
-    return CreateTopicsResponse(_change(topics, ordered, create, refused, dry_run=request.validate_only))
+    def announce(results: Sequence[CreatedTopic]) -> None:
+        names = [topic.name for topic in results if topic.error_code is ErrorCode.NONE]
+        if names and not request.validate_only:
+            created(names)
+
+    # One entry for each repeated or denied name, after the others.
+    names = [name for name in distinct if name not in refusals]
+    if refusals:
+        order = yield from run_on_entries(_refusal_order, [topic.name for topic in request.topics])
+        names += (name for name in order if name in refusals)
+    ordered = [distinct[name] for name in names]
+    results = yield from _change(topics, ordered, create, refused, announce, dry_run=request.validate_only)
+    return CreateTopicsResponse(results)
+
+
+def _by_name(entries: Sequence[NamedT]) -> Work[tuple[Counter[str], dict[str, NamedT]]]:
+    """Return how often each name occurs, and its last entry."""
+    times_named, distinct = Counter[str](), dict[str, NamedT]()
+    for portion in portions(entries, ENTRIES_GROUPED):
+        if distinct:
+            yield None
+        named = [(entry.name, entry) for entry in portion]
+        times_named.update(name for name, _ in named)
+        distinct.update(named)
+    return times_named, distinct
 
 
 def _refusal_order(names: list[str]) -> list[str]:
@@ -142,19 +163,15 @@ def _refusal_order(names: list[str]) -> list[str]:
     return [*duplicates, *(name for name in first if name not in duplicates)]
 
 
-def _creation_refusals(times_named: Counter[str], permissions: Permissions) -> dict[str, TopicError]:
-    may_create_all = permissions.on_cluster(Operation.CREATE)
-    refusals = {}
-    for name, count in times_named.items():
-        if count > 1:
-            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        # Before the permission, as in ControllerApis.
-        elif name == METADATA_TOPIC:
-            message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, message)
-        elif not may_create_all and not permissions.on_topic(name, Operation.CREATE):
-            refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-    return refusals
+def _creation_refusal(name: str, count: int, may_create_all: bool, permissions: Permissions) -> TopicError | None:
+    if count > 1:
+        return TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    # Before the permission, as in ControllerApis.
+    if name == METADATA_TOPIC:
+        return TopicError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    if may_create_all or permissions.on_topic(name, Operation.CREATE):
+        return None
+    return TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 
 
 def answer_create_partitions(
@@ -162,23 +179,21 @@ def answer_create_partitions(
     topics: TopicRegistry,
     leadership: Leadership,
     permissions: Permissions = UNRESTRICTED,
-    total: int | None = None,
-) -> CreatePartitionsResponse:
-    """Add partitions to topics. ``total`` is the number of new ones in the whole request, if this
-    is a portion of it.
-    """
-    names = [topic.name for topic in request.topics]
-    times_named = Counter(names)
-    refusals = {}
-    for name, times in times_named.items():
-        if times > 1:
+    changed: Changed = lambda names: None,
+) -> Work[CreatePartitionsResponse]:
+    """Add partitions to topics, and call ``changed`` with the names."""
+    times_named, distinct = yield from _by_name(request.topics)
+    refusals, total = dict[str, TopicError](), 0
+    for number, (name, topic) in enumerate(distinct.items(), 1):
+        if number % PORTION == 0:
+            yield None
+        if times_named[name] > 1:
             refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        elif not permissions.on_topic(name, Operation.ALTER):
+        elif permissions.on_topic(name, Operation.ALTER):
+            # Unknown topics fail by themselves.
+            total += max(topic.count - (topics.partition_count(name) or topic.count), 0)
+        else:
             refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    distinct = {topic.name: topic for topic in request.topics}
-    if total is None:
-        wanted = (topic for topic in distinct.values() if topic.name not in refusals)
-        total = sum(_added_count(topic, topics) for topic in wanted)
 
     def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
         if topic.name in refusals:
@@ -199,81 +214,43 @@ def answer_create_partitions(
     def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
         return CreatedPartitions(topic.name, error.error_code, error.message)
 
+    def announce(results: Sequence[CreatedPartitions]) -> None:
+        changed([topic.name for topic in results])
+
     # One entry for each repeated or denied name, before the others.
-    ordered = [distinct[name] for name in sorted(_refusal_order(names), key=lambda name: name not in refusals)]
-    return CreatePartitionsResponse(_change(topics, ordered, extend, refused, dry_run=request.validate_only))
-
-
-def _added_count(topic: CreatePartitionsTopic, topics: TopicRegistry) -> int:
-    # Unknown topics fail by themselves.
-    return max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
-
-
-def count_new_partitions(
-    groups: Sequence[Sequence[CreatableTopic]], default_partition_count: int, permissions: Permissions
-) -> Work[int]:
-    def count(some: Sequence[Sequence[CreatableTopic]]) -> int:
-        refusals = _creation_refusals(Counter(topic.name for group in some for topic in group), permissions)
-        wanted = (group[-1] for group in some if group[0].name not in refusals)
-        return sum(max(_partition_count(topic, default_partition_count), 0) for topic in wanted)
-
-    return sum((yield from each(portions(groups, TOPICS_AT_ONCE), count)))
-
-
-def count_added_partitions(
-    groups: Sequence[Sequence[CreatePartitionsTopic]], topics: TopicRegistry, permissions: Permissions
-) -> Work[int]:
-    def count(some: Sequence[Sequence[CreatePartitionsTopic]]) -> int:
-        single = (topic for topic, *others in some if not others)
-        return sum(_added_count(topic, topics) for topic in single if permissions.on_topic(topic.name, Operation.ALTER))
-
-    return sum((yield from each(portions(groups, TOPICS_AT_ONCE), count)))
-
-
-def group_topics(topics: Sequence[Wanted], key_of: Callable[[Wanted], Hashable]) -> Work[list[list[Wanted]]]:
-    """Group the topics of a request by key, with at most a few duplicates."""
-    groups: dict[Hashable, list[Wanted]] = {}
-    for number, some in enumerate(portions(topics, ENTRIES_GROUPED)):
-        if number:
-            yield None
-        for topic in some:
-            same = groups.setdefault(key_of(topic), [])
-            # Enough to see that the name is repeated.
-            if len(same) < DUPLICATES_KEPT:
-                same.append(topic)
-    return list(groups.values())
-
-
-def _in_portions(
-    request: OfTopics, groups: Sequence[Sequence[Any]], answer: Callable[[OfTopics], tuple[Result, ...]]
-) -> Work[tuple[Result, ...]]:
-    results: list[Result] = []
-    for some in portions(groups, TOPICS_AT_ONCE):
-        yield None
-        # A failed write affects one portion.
-        results += answer(evolve(request, topics=tuple(chain.from_iterable(some))))
-    return tuple(results)
+    order = yield from run_on_entries(_refusal_order, [topic.name for topic in request.topics])
+    ordered = [distinct[name] for name in sorted(order, key=lambda name: name not in refusals)]
+    results = yield from _change(topics, ordered, extend, refused, announce, dry_run=request.validate_only)
+    return CreatePartitionsResponse(results)
 
 
 def answer_delete_topics(
-    request: DeleteTopics, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
-) -> tuple[DeleteTopicsResponse, list[Topic]]:
-    """Delete topics by name or id; also return the deleted ones."""
+    request: DeleteTopics,
+    topics: TopicRegistry,
+    permissions: Permissions = UNRESTRICTED,
+    deleted: Callable[[Topic], None] = lambda topic: None,
+) -> Work[DeleteTopicsResponse]:
+    """Delete topics by name or id, and call ``deleted`` with each."""
     if permissions.on_cluster(Operation.DELETE):
         permissions = UNRESTRICTED
-    times_named = Counter(request.topics)
-    ids = {reference.topic_id for reference in request.topics if reference.name is None}
-    named = {
-        topics.topic_id(name)
-        for name, topic_id in request.topics
-        if name is not None and topic_id == ZERO_UUID and _may_delete(name, permissions)
-    }
-    well_formed = dict.fromkeys(
-        reference
-        for reference in request.topics
-        if _names_once(reference) and (reference.name is not None or reference.topic_id not in named)
-    )
-    malformed = [reference for reference in request.topics if not _names_once(reference)]
+    times_named = Counter[TopicReference]()
+    ids, named = set[UUID](), set[UUID | None]()
+    for portion in portions(request.topics):
+        if times_named:
+            yield None
+        times_named.update(portion)
+        ids.update(topic_id for name, topic_id in portion if name is None)
+        only_named = (name for name, topic_id in portion if name is not None and topic_id == ZERO_UUID)
+        named.update(topics.topic_id(name) for name in only_named if _may_delete(name, permissions))
+    malformed, well_formed = list[TopicReference](), dict[TopicReference, None]()
+    for portion in portions(request.topics):
+        if malformed or well_formed:
+            yield None
+        for reference in portion:
+            if not _names_once(reference):
+                malformed.append(reference)
+            elif reference.name is not None or reference.topic_id not in named:
+                well_formed[reference] = None
     gone: list[Topic] = []
 
     def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
@@ -293,9 +270,14 @@ def answer_delete_topics(
             topic_id = topics.topic_id(name) or ZERO_UUID
         return DeletedTopic(name, topic_id, error.error_code, error.message)
 
-    results = _change(topics, [*malformed, *well_formed], delete, refused)
-    # Not gone after a failed write.
-    return DeleteTopicsResponse(results), [topic for topic in gone if topics.get_by_id(topic.topic_id) is None]
+    def announce(results: Sequence[DeletedTopic]) -> None:
+        for topic in gone:
+            # Not gone after a failed write.
+            if topics.get_by_id(topic.topic_id) is None:
+                deleted(topic)
+        gone.clear()
+
+    return DeleteTopicsResponse((yield from _change(topics, [*malformed, *well_formed], delete, refused, announce)))
 
 
 def _names_once(reference: TopicReference) -> bool:
@@ -339,26 +321,33 @@ def _to_delete(
 
 def _change(
     topics: TopicRegistry,
-    wanted: Iterable[Wanted],
+    wanted: Sequence[Wanted],
     change: Callable[[TopicEdit, Wanted], Result],
     refused: Callable[[Wanted, TopicError], Result],
+    announce: Callable[[Sequence[Result]], None],
     *,
     dry_run: bool = False,
-) -> tuple[Result, ...]:
-    """Make the possible changes in one edit, and return a result or an error for each."""
-    wanted = list(wanted)
-    results = []
-    try:
-        with topics.edit(dry_run=dry_run) as edit:
-            for item in wanted:
-                try:
-                    results.append(change(edit, item))
-                except TopicError as error:
-                    results.append(refused(item, error))
-    except OSError as error:
-        logger.error("the topics could not be written: %s", error)
-        failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
-        return tuple(refused(item, failure) for item in wanted)
+) -> Work[tuple[Result, ...]]:
+    """Make the possible changes, some in each edit, and return a result or an error for each."""
+    results: list[Result] = []
+    # A failed write affects one portion.
+    for portion in portions(wanted, TOPICS_AT_ONCE):
+        if results:
+            yield None
+        some: list[Result] = []
+        try:
+            with topics.edit(dry_run=dry_run) as edit:
+                for item in portion:
+                    try:
+                        some.append(change(edit, item))
+                    except TopicError as error:
+                        some.append(refused(item, error))
+        except OSError as error:
+            logger.error("the topics could not be written: %s", error)
+            failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
+            some = [refused(item, failure) for item in portion]
+        announce(some)
+        results += some
     return tuple(results)
 
 
@@ -495,8 +484,6 @@ class TopicRequests:
         layers = brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),)
         self._data.whole.use_broker_configs(layers)
 
-    # ------------------------------------------------------------ topics
-
     def metadata(self, connection: Connection, request: Metadata) -> Work[WireResponse | None]:
         auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
         response = yield from answer_metadata(
@@ -514,30 +501,16 @@ class TopicRequests:
         for names in portions(missing, TOPICS_AT_ONCE):
             yield None
             # The response still reports them as unknown.
-            self._create(CreateTopics(tuple(map(CreatableTopic, names))), UNRESTRICTED)
+            yield from self.create(CreateTopics(tuple(map(CreatableTopic, names))))
         return response
 
-    def create_topics(self, connection: Connection, request: CreateTopics) -> Work[WireResponse | None]:
-        permissions = connection.permissions
-        if len(request.topics) <= TOPICS_AT_ONCE:
-            return self._create_topics(request, permissions)
-        groups = yield from group_topics(request.topics, lambda topic: topic.name)
-        total = yield from count_new_partitions(groups, self._config.num_partitions, permissions)
-        created = yield from _in_portions(
-            request, groups, lambda portion: self._create_topics(portion, permissions, total).topics
-        )
-        return CreateTopicsResponse(created)
-
-    def _create_topics(
-        self, request: CreateTopics, permissions: Permissions, total: int | None = None
-    ) -> CreateTopicsResponse:
-        before = self._present([topic.name for topic in request.topics if topic.configs])
+    def create(self, request: CreateTopics, permissions: Permissions = UNRESTRICTED) -> Work[CreateTopicsResponse]:
         leadership, layers = self._nodes.leadership, self._resources.layers
-        response = answer_create_topics(request, self._topics, leadership, self._config, permissions, layers, total)
-        if not request.validate_only:
-            self._announce_created(response)
-            self._notices.topics_changed(before)
-        return response
+        return answer_create_topics(request, self._topics, leadership, self._config, permissions, layers, self._created)
+
+    def _created(self, names: Sequence[str]) -> None:
+        self._nodes.topics_created(names)
+        self._notices.topics_changed(names)
 
     def create_internal_topics(self, question: CreateInternalTopics, permissions: Permissions) -> Mapping[str, str]:
         wanted = CreateTopics(
@@ -553,23 +526,37 @@ class TopicRequests:
         )
         return {
             topic.name: topic.error_message or topic.error_code.name
-            for topic in self._create(wanted, permissions)
+            for topic in do_whole(self.create(wanted, permissions)).topics
             if topic.error_code is not ErrorCode.NONE
         }
 
-    def _create(self, wanted: CreateTopics, permissions: Permissions) -> tuple[CreatedTopic, ...]:
-        leadership, layers = self._nodes.leadership, self._resources.layers
-        response = answer_create_topics(wanted, self._topics, leadership, self._config, permissions, layers)
-        self._announce_created(response)
-        return response.topics
+    def create_partitions(
+        self, request: CreatePartitions, permissions: Permissions = UNRESTRICTED
+    ) -> Work[CreatePartitionsResponse]:
+        leadership, changed = self._nodes.leadership, self._nodes.topics_changed
+        return answer_create_partitions(request, self._topics, leadership, permissions, changed)
+
+    def delete(self, request: DeleteTopics, permissions: Permissions = UNRESTRICTED) -> Work[DeleteTopicsResponse]:
+        return answer_delete_topics(request, self._topics, permissions, self._deleted)
+
+    def _deleted(self, topic: Topic) -> None:
+        # Before its records.
+        self._nodes.topic_deleted(topic)
+        self._data.delete(topic)
+
+    def alter_configs(
+        self, request: IncrementalAlterConfigs | AlterConfigs, permissions: Permissions
+    ) -> Work[AlterConfigsResponse]:
+        response = yield from answer_alter_configs(request, self._resources, permissions, self._notices.topics_changed)
+        self._apply_broker_configs()
+        return response
 
     def reloaded(self, before: Sequence[Topic]) -> None:
         self._apply_broker_configs()
         # A deleted topic may exist again under its name.
         former, current = {topic.topic_id: topic for topic in before}, {topic.topic_id: topic for topic in self._topics}
         for topic_id in former.keys() - current.keys():
-            self._nodes.topic_deleted(former[topic_id])
-            self._data.delete(former[topic_id])
+            self._deleted(former[topic_id])
         created = [topic.name for topic_id, topic in current.items() if topic_id not in former]
         if created:
             self._nodes.topics_created(created)
@@ -580,70 +567,3 @@ class TopicRequests:
         ]
         if grown:
             self._nodes.topics_changed(grown)
-
-    def _present(self, names: list[str]) -> dict[str, Topic | None]:
-        return {name: self._topics.get(name) for name in names}
-
-    def _announce_created(self, response: CreateTopicsResponse) -> None:
-        created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
-        if created:
-            self._nodes.topics_created(created)
-
-    def create_partitions(self, connection: Connection, request: CreatePartitions) -> Work[WireResponse | None]:
-        permissions = connection.permissions
-        if len(request.topics) <= TOPICS_AT_ONCE:
-            return self._create_partitions(request, permissions)
-        groups = yield from group_topics(request.topics, lambda topic: topic.name)
-        total = yield from count_added_partitions(groups, self._topics, permissions)
-        results = yield from _in_portions(
-            request, groups, lambda portion: self._create_partitions(portion, permissions, total).results
-        )
-        return CreatePartitionsResponse(results)
-
-    def _create_partitions(
-        self, request: CreatePartitions, permissions: Permissions, total: int | None = None
-    ) -> CreatePartitionsResponse:
-        response = answer_create_partitions(request, self._topics, self._nodes.leadership, permissions, total)
-        self._nodes.topics_changed([topic.name for topic in request.topics])
-        return response
-
-    def delete_topics(self, connection: Connection, request: DeleteTopics) -> Work[WireResponse | None]:
-        permissions = connection.permissions
-        if len(request.topics) <= TOPICS_AT_ONCE:
-            return self._delete_topics(request, permissions)
-        groups = yield from group_topics(request.topics, self._topic_meant)
-        deleted = yield from _in_portions(
-            request, groups, lambda portion: self._delete_topics(portion, permissions).responses
-        )
-        return DeleteTopicsResponse(deleted)
-
-    def _topic_meant(self, reference: TopicReference) -> UUID | TopicReference:
-        # A topic's name and id must be in one portion.
-        named = None if reference.name is None else self._topics.topic_id(reference.name)
-        return named or (reference.topic_id if reference.topic_id != ZERO_UUID else reference)
-
-    def _delete_topics(self, request: DeleteTopics, permissions: Permissions) -> DeleteTopicsResponse:
-        response, gone = answer_delete_topics(request, self._topics, permissions)
-        for topic in gone:
-            # Before its records.
-            self._nodes.topic_deleted(topic)
-            self._data.delete(topic)
-        return response
-
-    # ------------------------------------------------------------ settings
-
-    def alter_configs(
-        self, connection: Connection, request: IncrementalAlterConfigs | AlterConfigs
-    ) -> Work[WireResponse | None]:
-        permissions = connection.permissions
-        results: list[AlteredResource] = []
-        repeated = yield from repeated_resources(request.resources)
-        for number, some in enumerate(portions(request.resources, RESOURCES_AT_ONCE)):
-            if number:
-                yield None
-            portion = evolve(request, resources=tuple(some))
-            before = self._present(altered_topics(portion))
-            results += alter_configs(portion, self._resources, repeated, permissions)
-            self._notices.topics_changed(before)
-        self._apply_broker_configs()
-        return AlterConfigsResponse(tuple(results))

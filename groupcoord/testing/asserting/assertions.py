@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TypeVar
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import TopicError
+from groupcoord.broker.work import do_whole
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -331,30 +331,22 @@ class Assertions(ABC):
 
 
 def _create_partitions(broker: Broker, wanted: CreatePartitionsTopic) -> None:
-    answer = answer_create_partitions(CreatePartitions((wanted,)), broker.topics, broker.nodes.leadership).results[0]
+    answer = do_whole(broker.parts.topic_requests.create_partitions(CreatePartitions((wanted,)))).results[0]
     if answer.error_code is not ErrorCode.NONE:
         raise TopicError(answer.error_code, answer.error_message)
-    broker.nodes.topics_changed([wanted.name])
 
 
 def _delete_topic(broker: Broker, topic: str) -> None:
-    answer, gone = answer_delete_topics(DeleteTopics((TopicReference(topic, ZERO_UUID),)), broker.topics)
-    result = answer.responses[0]
+    request = DeleteTopics((TopicReference(topic, ZERO_UUID),))
+    result = do_whole(broker.parts.topic_requests.delete(request)).responses[0]
     if result.error_code is not ErrorCode.NONE:
         raise TopicError(result.error_code, result.error_message)
-    for each in gone:
-        broker.nodes.topic_deleted(each)
-        broker.data.delete(each)
 
 
 def _create_topics(broker: Broker, topics: Topics) -> None:
     counts = checked_topics(topics, broker.config)
     wanted = CreateTopics(tuple(CreatableTopic(name, count) for name, count in counts.items()))
-    answer = answer_create_topics(wanted, broker.topics, broker.nodes.leadership, broker.config)
-    created = [topic.name for topic in answer.topics if topic.error_code is ErrorCode.NONE]
-    if created:
-        broker.nodes.topics_created(created)
-    for topic in answer.topics:
+    for topic in do_whole(broker.parts.topic_requests.create(wanted)).topics:
         if topic.error_code is not ErrorCode.NONE:
             raise TopicError(topic.error_code, topic.error_message)
 
