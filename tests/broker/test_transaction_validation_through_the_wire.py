@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,6 @@ from groupcoord import ErrorCode
 from groupcoord.schema import primitives
 from groupcoord.wire import schema
 from tests.broker.driving import drain, feed
-from tests.broker.rules import errors
 from tests.broker.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, WireWorld, offset
 from tests.tables import as_one_test
 from tests.wire.txn_offset_commit_v6 import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
@@ -34,6 +34,17 @@ def world() -> WireWorld:
 
 
 CURRENT: Body = {"transactional_id": "x", "producer_id": 0, "producer_epoch": 1}
+
+
+def errors(topics: Any) -> list[tuple[object, list[tuple[int, str]]]]:
+    """Return topics, by name or id, with the partitions' indexes and errors."""
+    return [
+        (
+            topic.get("name") or topic["topic_id"],
+            [(found["partition_index"], ErrorCode(found["error_code"]).name) for found in topic["partitions"]],
+        )
+        for topic in topics
+    ]
 
 
 def mark(world: WireWorld, topic: str, *indexes: int, **changes: object) -> list[str]:
