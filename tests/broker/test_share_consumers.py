@@ -162,16 +162,28 @@ def test_who_comes_back_on_another_connection(world: SharingWorld) -> None:
 
 
 def test_open_transactions_are_waited_for() -> None:
-    """With ``share.isolation.level=read_committed`` records come when their transaction is over."""
+    """With ``share.isolation.level=read_committed`` records come when their transaction is over, unless aborted."""
     world = SharingWorld({"share.isolation.level": "read_committed"})
-    log = world.log()
-    records = [(b"k", b"v", START_MS)] * 2
-    batch = encode_batch(0, records, producer_id=7, producer_epoch=0, is_transactional=True, base_sequence=0)
-    log.append_encoded(batch, 2, START_MS, world.data.settings_of(world.topics.get("jobs")))
+    log, settings = world.log(), world.data.settings_of(world.topics.get("jobs"))
+
+    def write(producer_id: int, sequence: int) -> None:
+        ids = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence} if producer_id else {}
+        batch = encode_batch(log.end_offset, [(b"k", b"v", START_MS)], **ids, is_transactional=bool(producer_id))
+        log.append_encoded(batch, 1, START_MS, settings)
+
+    def end(producer_id: int, *, committed: bool) -> None:
+        assert log.append_marker(TransactionMarker(producer_id, 0, committed=committed), START_MS) is ErrorCode.NONE
+
+    for producer_id, sequence in ((7, 0), (8, 0), (0, 0), (9, 0), (7, 1)):
+        write(producer_id, sequence)
     ann = world.client()
     assert ann.fetch(5_000) is None
-    assert log.append_marker(TransactionMarker(7, 0, committed=True), START_MS) is ErrorCode.NONE
-    assert ann.fetched() == [(0, 2, 1)]
+    end(7, committed=False)
+    write(7, 2)
+    end(8, committed=True)
+    end(9, committed=False)
+    end(7, committed=True)
+    assert ann.fetched() == [(1, 2, 1), (5, 9, 1)]
 
 
 def test_records_are_deleted_that_nobody_has_had(world: SharingWorld) -> None:

@@ -150,6 +150,23 @@ def loaded(leader: str, *members: MemberRecord) -> GroupMetadata:
     return Group(driver).inside
 
 
+def test_a_store_that_submits_a_request_while_it_appends() -> None:
+    """Its records follow those of the append."""
+    commits = [OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, offset),)),)) for offset in (1, 2)]
+
+    class Store(MemoryLogStore):
+        def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+            if commits:
+                coordinator.submit(commits.pop())
+            return super().append(partition, ticket, records)
+
+    coordinator = GroupCoordinator(clock=ManualClock(), log_store=Store())
+    coordinator.load_all()
+    coordinator.submit(commits.pop(0))
+    log = coordinator.log_store.read(coordinator.partition_of("g"))
+    assert [entry.record.offset for entry in log] == [1, 2]  # type: ignore[union-attr]
+
+
 def test_a_rebalance_timeout_that_was_never_written() -> None:
     """-1, from old records, stands for the session time-out."""
     group = loaded("a-1", MemberRecord("a-1", None, "c", "h", -1, 8_000, b"", b""))

@@ -370,11 +370,14 @@ def test_a_former_owner_that_responds() -> None:
 # ---------------------------------------------------------------- hard state and offsets
 
 
-def test_a_fetch_that_differs_from_the_log(driver: Driver) -> None:
-    Group(driver).commit(5)
-    check_fetch_is_the_log(driver.coordinator, ["group", "other"])
-    del partition_of(driver).hard.offsets.committed["group"]
-    breaks("a consumer fetches nothing", check_fetch_is_the_log, driver.coordinator, ["group"])
+def test_a_fetch_that_differs_from_the_log() -> None:
+    """Groups of a log partition that is not served are passed over."""
+    driver = Driver(offsets_topic_num_partitions=2)
+    Group(driver, "other").commit(5)
+    driver.coordinator.unload(1)
+    check_fetch_is_the_log(driver.coordinator, ["group", "other", "b"])
+    del partition_of(driver).hard.offsets.committed["other"]
+    breaks("a consumer fetches nothing", check_fetch_is_the_log, driver.coordinator, ["group", "other"])
 
 
 def test_a_snapshot_and_a_compacted_log_that_lack_a_record(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

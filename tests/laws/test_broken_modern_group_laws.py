@@ -274,6 +274,8 @@ def test_a_streams_group_that_is_not_served() -> None:
     breaks("received epoch 3", check_holds_what_is_durable, driver.coordinator, "group", "a", 3, [])
     breaks("which others can be given", check_holds_what_is_durable, driver.coordinator, "group", "a", 2, [("0", 5)])
     group = partition_of(driver).groups["group"]
+    group.state.active["0", 2] = {}
+    breaks("of 2 tasks", check_members_are_served, driver.coordinator, "group", ["a"])
     group.state.active.clear()
     breaks("of 2 tasks", check_members_are_served, driver.coordinator, "group", ["a"])
 
