@@ -56,69 +56,273 @@ ASSIGNORS = (
 
 def swarm_options(seed: int) -> WorldOptions:
     """Return the small world of a seed. The choice of faults is drawn, too, so that none hides another."""
-    chance = stream(seed, "swarm")
-    topics = {f"topic{number}": chance.randint(1, 8) for number in range(chance.randint(1, 3))}
-    groups = tuple(_group(chance, number, tuple(topics)) for number in range(chance.randint(1, 3)))
-    clocks = stream(seed, "swarm", "clocks")
-    skew_ms, drift_ppm = clocks.choice((0, 3_600_000)), clocks.choice((0, 0, 500))
-    groups = tuple(evolve(group, clock_skew_ms=skew_ms, clock_drift_ppm=drift_ppm) for group in groups)
-    groups = tuple(_with_protocols(seed, group, topics) for group in groups)
-    cluster = _limits(seed, _cluster(chance, max(group.consumer_count for group in groups)), groups)
-    duration_ms = chance.randint(60, 300) * 1_000
-    kinds = [kind for kind in KINDS if chance.random() < 0.5]
-    faults: list[Fault] = []
-    for _ in range(chance.randint(0, 14) if kinds else 0):
-        start_ms = chance.randint(5_000, duration_ms - 10_000)
-        end_ms = min(start_ms + int(chance.expovariate(1 / 15_000)), duration_ms - 1_000)
-        faults += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
-    changes = _protocol_changes(seed, duration_ms, topics, groups)
-    faults += changes + _topic_deletions(seed, duration_ms, topics)
-    cluster = _with_consumer_groups(seed, cluster, groups, is_mixed=bool(changes))
-    if faults:  # without faults no consumers start or stop
-        faults += _comings_and_goings(seed, duration_ms, cluster.config, groups)
-    cluster, stalls = _owned(seed, duration_ms, cluster)
-    faults += stalls
-    faults += _others(seed, duration_ms, cluster, topics, groups)
-    cluster, applications = _with_applications(seed, duration_ms, cluster, topics)
-    faults += applications
-    faults = _with_broken_reads(seed, faults)
-    cluster, workers = _with_workers(seed, duration_ms, cluster, topics)
-    faults += workers
-    cluster, stalls = _replicated(seed, duration_ms, cluster, has_shares=bool(workers))
-    faults += stalls
-    return WorldOptions(
-        cluster=cluster,
-        topics=topics,
-        groups=groups,
-        faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)),
-        duration_ms=duration_ms,
-        # A few remaining workers have to process a queue, and after a bad batch they get one record at a time.
-        settle_ms=8 * SETTLE_MS if workers else SETTLE_MS,
-        law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
-    )
+    return _SmallWorld(seed).draw()
 
 
-def _with_broken_reads(seed: int, faults: list[Fault]) -> list[Fault]:
-    chance = stream(seed, "swarm", "reads")
-    return [
-        evolve(fault, broken_read_percent=chance.choice((0, 50, 100)))
-        if isinstance(fault, LogTrouble) and fault.refusal_percent
-        else fault
-        for fault in faults
-    ]
+class _SmallWorld:
+    """World of a seed while it is drawn. Each part has a random generator of its own."""
 
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        chance = self._chance()
+        self.topics = {f"topic{number}": chance.randint(1, 8) for number in range(chance.randint(1, 3))}
+        groups = [_group(chance, number, tuple(self.topics)) for number in range(chance.randint(1, 3))]
+        clocks = self._chance("clocks")
+        skew_ms, drift_ppm = clocks.choice((0, 3_600_000)), clocks.choice((0, 0, 500))
+        groups = [evolve(group, clock_skew_ms=skew_ms, clock_drift_ppm=drift_ppm) for group in groups]
+        self.groups = tuple(self._with_protocols(group) for group in groups)
+        self.largest_group = max(group.consumer_count for group in self.groups)
+        self.cluster = _cluster(chance, self.largest_group)
+        self._set_limits()
+        self.duration_ms = chance.randint(60, 300) * 1_000
+        self.faults: list[Fault] = []
+        self._base = chance
 
-def _others(
-    seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int], groups: tuple[GroupOptions, ...]
-) -> list[Fault]:
-    chance = stream(seed, "swarm", "others")
-    kinds = [kind for kind in OTHERS if chance.random() < 0.5]
-    found: list[Fault] = []
-    for _ in range(chance.choice((0, 2, 6)) if kinds else 0):
-        start_ms = chance.randint(2_000, duration_ms - 10_000)
-        end_ms = min(start_ms + int(chance.expovariate(1 / 20_000)), duration_ms - 1_000)
-        found += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
-    return found
+    def draw(self) -> WorldOptions:
+        chance = self._base
+        kinds = [kind for kind in KINDS if chance.random() < 0.5]
+        self._draw_faults(chance, kinds, chance.randint(0, 14) if kinds else 0, 5_000, 15_000)
+        is_mixed = self._change_protocols()
+        self._delete_topics()
+        self._set_consumer_groups(is_mixed=is_mixed)
+        if self.faults:  # without faults no consumers start or stop
+            self._start_and_stop()
+        self._set_owner()
+        others = self._chance("others")
+        kinds = [kind for kind in OTHERS if others.random() < 0.5]
+        self._draw_faults(others, kinds, others.choice((0, 2, 6)) if kinds else 0, 2_000, 20_000)
+        self._add_applications()
+        self._break_reads()
+        has_shares = self._add_workers()
+        if not has_shares:
+            self._set_replicas()
+        return WorldOptions(
+            cluster=self.cluster,
+            topics=self.topics,
+            groups=self.groups,
+            faults=tuple(sorted(self.faults, key=lambda fault: fault.start_ms)),
+            duration_ms=self.duration_ms,
+            # A few remaining workers have to process a queue, and after a bad batch they get one record at a time.
+            settle_ms=8 * SETTLE_MS if has_shares else SETTLE_MS,
+            law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
+        )
+
+    def _chance(self, *names: str) -> Random:
+        return stream(self.seed, "swarm", *names)
+
+    def _configure(self, **settings: Any) -> None:
+        self.cluster = evolve(self.cluster, config=evolve(self.cluster.config, **settings))
+
+    def _draw_faults(self, chance: Random, kinds: list[Drawn], count: int, earliest_ms: int, mean_ms: int) -> None:
+        for _ in range(count):
+            start_ms = chance.randint(earliest_ms, self.duration_ms - 10_000)
+            end_ms = min(start_ms + int(chance.expovariate(1 / mean_ms)), self.duration_ms - 1_000)
+            self.faults += chance.choice(kinds)(Draw(chance, start_ms, end_ms, self))
+
+    def _break_reads(self) -> None:
+        chance = self._chance("reads")
+        self.faults = [
+            evolve(fault, broken_read_percent=chance.choice((0, 50, 100)))
+            if isinstance(fault, LogTrouble) and fault.refusal_percent
+            else fault
+            for fault in self.faults
+        ]
+
+    def _with_protocols(self, group: GroupOptions) -> GroupOptions:
+        chance = self._chance("protocols", group.group_id)
+        count = chance.choice((0, 0, group.consumer_count, chance.randint(0, group.consumer_count)))
+        assignor = chance.choice((None, None, "uniform", "range"))
+        group = evolve(group, consumer_protocol_count=count, remote_assignor=assignor)
+        if chance.random() < 0.2:
+            group = evolve(group, regex=chance.choice(("topic.*", "topic[0-9]", "topic0|new.*")))
+            group = evolve(group, topics=group.subscribed(self.topics))
+        return group
+
+    def _change_protocols(self) -> bool:
+        """Add restarts with another protocol, and topics for regular expressions; return whether there are any."""
+        chance = self._chance("protocol changes")
+        found: list[Fault] = []
+        first = 0
+        for group in self.groups:
+            numbers = range(first, first + group.consumer_count)
+            first += group.consumer_count
+            for _ in range(chance.choice((0, 0, 0, 1, 2))):
+                start_ms, at_once = chance.randint(5_000, self.duration_ms - 40_000), chance.randint(1, 3)
+                step_ms, down_ms = chance.choice((500, 3_000, 6_000)), chance.choice((0, 500, 4_000))
+                chosen = chance.sample(numbers, chance.choice((len(numbers), chance.randint(1, len(numbers)))))
+                how: dict[str, Any] = {"protocol": chance.choice(list(GroupProtocol))}
+                how["is_graceful"] = chance.random() < 0.8
+                found += rolling_restart(group.group_id, chosen, start_ms, at_once, step_ms, down_ms, **how)
+            if group.regex:
+                start_ms, name = chance.randint(5_000, self.duration_ms - 10_000), f"new{chance.randint(0, 2)}"
+                count = chance.randint(1, 4)
+                found.append(TopicCreation(start_ms=start_ms, end_ms=start_ms, topic=name, partition_count=count))
+        self.faults += found
+        return bool(found)
+
+    def _delete_topics(self) -> None:
+        chance = self._chance("topic deletions")
+        for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 2))):
+            topic, start_ms = chance.choice(sorted(self.topics)), chance.randint(5_000, self.duration_ms - 40_000)
+            end_ms = start_ms + chance.choice((0, 0, 500, 5_000, 30_000))
+            count = chance.choice((0, self.topics[topic], self.topics[topic], chance.randint(1, 8)))
+            self.faults.append(TopicDeletion(start_ms=start_ms, end_ms=end_ms, topic=topic, partition_count=count))
+
+    def _start_and_stop(self) -> None:
+        """Add consumers that stop soon after their start, so that busy ones get back partitions to be revoked."""
+        chance, config = self._chance("comings and goings"), self.cluster.config
+        several = [group for group in self.groups if group.consumer_count > 1]
+        chosen = [group for group in several if group.consumer_protocol_count > 1] or several
+        if not chosen or chance.random() >= 1 / 2:
+            return
+        group = chance.choice(chosen)
+        of_each = [of for of in self.groups for _ in range(of.consumer_count)]
+        numbers = [number for number, of in enumerate(of_each) if of is group]
+        who, *others = chance.sample(numbers, len(numbers))
+        heard_ms = config.group_consumer_heartbeat_interval_ms + config.group_consumer_assignment_interval_ms
+        found: list[Fault] = []
+        stops_ms = chance.randint(5_000, self.duration_ms // 2)
+        for _ in range(chance.randint(2, 4)):
+            starts_ms = stops_ms + chance.choice((500, 2_000, 5_000))
+            found.append(ConsumerStop(start_ms=stops_ms, end_ms=starts_ms, consumer=who, group=group.group_id))
+            stops_ms = starts_ms + chance.choice((500, heard_ms + 500, heard_ms + 500))
+            busy_ms = min(stops_ms - starts_ms + chance.randint(200, 3_000), group.member.max_poll_interval_ms * 3 // 4)
+            end_ms = starts_ms + busy_ms
+            for other in others:
+                if end_ms < self.duration_ms and chance.random() < 0.7:
+                    busy = BusyApplication(start_ms=starts_ms, end_ms=end_ms, consumer=other, group=group.group_id)
+                    found.append(busy)
+        self.faults += [fault for fault in found if fault.end_ms < self.duration_ms]
+
+    def _set_consumer_groups(self, *, is_mixed: bool) -> None:
+        chance = self._chance("consumer groups")
+        is_mixed = is_mixed or any(0 < each.consumer_protocol_count < each.consumer_count for each in self.groups)
+        policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy)
+        self._configure(
+            **_times_of_members(chance, "consumer"),
+            group_consumer_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
+            group_consumer_regex_refresh_interval_ms=chance.choice((10_000, 60_000)),
+            group_consumer_assignors=chance.choice((("uniform", "range"), ("range", "uniform"))),
+            group_consumer_migration_policy=chance.choice(policies),
+        )
+        if is_mixed:
+            # A consumer group with more members than a classic one may have could not be converted back.
+            self._configure(group_max_size=1_000)
+        elif chance.random() < 0.15:
+            self._configure(group_consumer_max_size=max(self.largest_group - 1, 1))
+
+    def _set_owner(self) -> None:
+        """Let one node own the log in one world of six, where nodes stall."""
+        chance = self._chance("owners")
+        if chance.random() < 1 / 6:
+            self._stall_nodes(chance)
+            self.cluster = evolve(self.cluster, lease_ms=chance.choice((600, 1_500, 4_000)))
+
+    def _stall_nodes(self, chance: Random) -> None:
+        for _ in range(chance.randint(0, 4)):
+            start_ms = chance.randint(5_000, self.duration_ms - 10_000)
+            end_ms = start_ms + chance.choice((200, 2_000, 10_000))
+            node_id = chance.randint(1, self.cluster.node_count)
+            self.faults.append(NodeStall(start_ms=start_ms, end_ms=end_ms, node_id=node_id))
+
+    def _set_replicas(self) -> None:
+        """Let replicas share the log in one world of four without an owner. They do not support share groups."""
+        chance = self._chance("replicas")
+        if self.cluster.lease_ms is not None or chance.random() >= 1 / 4:
+            return
+        lease_ms, dead_ms = chance.choice(((600, 900), (1_000, 1_500), (3_000, 4_500)))
+        replicas = ReplicaOptions(
+            lease_ms=lease_ms,
+            dead_ms=dead_ms,
+            beat_ms=chance.choice((100, 250, 250)),
+            snapshot_bytes_min=chance.choice((0, 5_000, SNAPSHOT_BYTES_MIN)),
+            stale_percent=chance.choice((0, 30)),
+            late_percent=chance.choice((0, 20)),
+        )
+        self.cluster = evolve(self.cluster, replicas=replicas)
+        self._stall_nodes(chance)
+
+    def _add_applications(self) -> None:
+        """Add Kafka Streams applications in one world of three, with settings of streams groups."""
+        chance = self._chance("streams")
+        if chance.random() >= 1 / 3:
+            return
+        self._configure(
+            **_times_of_members(chance, "streams"),
+            group_streams_initial_rebalance_delay_ms=chance.choice((0, 500, 3_000)),
+            group_streams_num_standby_replicas=chance.choice((0, 0, 1, 2)),
+            group_streams_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
+        )
+        for number in range(chance.randint(1, 2)):
+            start_ms = chance.randint(0, self.duration_ms // 2)
+            self.faults.append(
+                StreamsApplication(
+                    start_ms=start_ms,
+                    group=f"application{number}",
+                    **self._extent(chance, start_ms),
+                    threads=chance.choice((1, 1, 2)),
+                    restore_ms=chance.choice((0, 2_000, 60_000)),
+                    **_restarts(chance, start_ms),
+                )
+            )
+
+    def _add_workers(self) -> bool:
+        """Add one or two share groups in one world of three, with their settings; return whether there are any."""
+        chance = self._chance("shares")
+        if chance.random() >= 1 / 3:
+            return False
+        self._configure(
+            **_times_of_members(chance, "share"),
+            group_share_assignment_interval_ms=chance.choice((0, 1_000)),
+            group_share_initialize_retry_interval_ms=chance.choice((1_000, 30_000)),
+            group_share_delivery_count_limit=chance.choice((2, 3, 5)),
+            group_share_min_record_lock_duration_ms=1_000,
+            group_share_record_lock_duration_ms=chance.choice((1_000, 5_000, 30_000)),
+            group_share_partition_max_record_locks=chance.choice((100, 2_000)),
+            share_coordinator_snapshot_update_records_per_snapshot=chance.choice((0, 3, 500)),
+        )
+        for number in range(chance.randint(1, 2)):
+            start_ms = chance.randint(0, self.duration_ms // 2)
+            work_ms = chance.choice((0, 100, 2_000))
+            self.faults.append(
+                ShareWorkers(
+                    start_ms=start_ms,
+                    group=f"jobs{number}",
+                    **self._extent(chance, start_ms),
+                    **_restarts(chance, start_ms),
+                    write_every_ms=chance.choice((500, 2_000)),
+                    batch_max=chance.choice((1, 10)),
+                    max_records=chance.choice((1, 20, 500)),
+                    is_limit=chance.random() < 0.3,
+                    work_ms=(0, work_ms),
+                    release_percent=chance.choice((0, 5, 30)),
+                    reject_percent=chance.choice((0, 5)),
+                    hang_percent=chance.choice((0, 10)),
+                    hang_ms=chance.choice((500, 40_000)),
+                    renews=chance.random() < 0.3,
+                    crash_percent=chance.choice((0, 2, 10)),
+                    vanish_percent=chance.choice((0, 50, 100)),
+                )
+            )
+        return True
+
+    def _extent(self, chance: Random, start_ms: int) -> dict[str, Any]:
+        return {
+            "end_ms": chance.randint(start_ms + 10_000, self.duration_ms - 1_000),
+            "instances": chance.randint(1, 4),
+            "topics": tuple(sorted(chance.sample(sorted(self.topics), chance.randint(1, len(self.topics))))),
+        }
+
+    def _set_limits(self) -> None:
+        chance = self._chance("limits")
+        session_timeouts_ms = [group.member.session_timeout_ms for group in self.groups]
+        if chance.random() < 0.3:
+            bounds_ms = min(session_timeouts_ms), max(session_timeouts_ms)
+            self._configure(group_min_session_timeout_ms=bounds_ms[0], group_max_session_timeout_ms=bounds_ms[1])
+        if chance.random() < 0.3:
+            self._configure(offset_metadata_max_bytes=chance.choice((0, 16)))
+        if chance.random() < 0.15:
+            self._configure(group_max_size=max(self.largest_group - 1, 1))
 
 
 def _group(chance: Random, number: int, topics: tuple[str, ...]) -> GroupOptions:
@@ -164,223 +368,6 @@ def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
     )
 
 
-def _with_protocols(seed: int, group: GroupOptions, topics: dict[str, int]) -> GroupOptions:
-    chance = stream(seed, "swarm", "protocols", group.group_id)
-    count = chance.choice((0, 0, group.consumer_count, chance.randint(0, group.consumer_count)))
-    group = evolve(
-        group, consumer_protocol_count=count, remote_assignor=chance.choice((None, None, "uniform", "range"))
-    )
-    if chance.random() < 0.2:
-        group = evolve(group, regex=chance.choice(("topic.*", "topic[0-9]", "topic0|new.*")))
-        group = evolve(group, topics=group.subscribed(topics))
-    return group
-
-
-def _protocol_changes(
-    seed: int, duration_ms: int, topics: dict[str, int], groups: tuple[GroupOptions, ...]
-) -> list[Fault]:
-    chance = stream(seed, "swarm", "protocol changes")
-    found: list[Fault] = []
-    first = 0
-    for group in groups:
-        numbers = range(first, first + group.consumer_count)
-        first += group.consumer_count
-        for _ in range(chance.choice((0, 0, 0, 1, 2))):
-            start_ms, at_once = chance.randint(5_000, duration_ms - 40_000), chance.randint(1, 3)
-            step_ms, down_ms = chance.choice((500, 3_000, 6_000)), chance.choice((0, 500, 4_000))
-            chosen = chance.sample(numbers, chance.choice((len(numbers), chance.randint(1, len(numbers)))))
-            protocol, is_graceful = chance.choice(list(GroupProtocol)), chance.random() < 0.8
-            found += rolling_restart(
-                group.group_id,
-                chosen,
-                start_ms,
-                at_once,
-                step_ms,
-                down_ms,
-                protocol=protocol,
-                is_graceful=is_graceful,
-            )
-        if group.regex:
-            start_ms, name = chance.randint(5_000, duration_ms - 10_000), f"new{chance.randint(0, 2)}"
-            count = chance.randint(1, 4)
-            found.append(TopicCreation(start_ms=start_ms, end_ms=start_ms, topic=name, partition_count=count))
-    return found
-
-
-def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> list[Fault]:
-    chance = stream(seed, "swarm", "topic deletions")
-    found: list[Fault] = []
-    for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 2))):
-        topic, start_ms = chance.choice(sorted(topics)), chance.randint(5_000, duration_ms - 40_000)
-        end_ms = start_ms + chance.choice((0, 0, 500, 5_000, 30_000))
-        count = chance.choice((0, topics[topic], topics[topic], chance.randint(1, 8)))
-        found.append(TopicDeletion(start_ms=start_ms, end_ms=end_ms, topic=topic, partition_count=count))
-    return found
-
-
-def _comings_and_goings(seed: int, duration_ms: int, config: Config, groups: tuple[GroupOptions, ...]) -> list[Fault]:
-    """Return consumers that close again soon after their start, so that busy ones get back partitions to be revoked."""
-    chance = stream(seed, "swarm", "comings and goings")
-    several = [group for group in groups if group.consumer_count > 1]
-    chosen = [group for group in several if group.consumer_protocol_count > 1] or several
-    if not chosen or chance.random() >= 1 / 2:
-        return []
-    group = chance.choice(chosen)
-    numbers = [number for number, of in enumerate(of for of in groups for _ in range(of.consumer_count)) if of is group]
-    who, *others = chance.sample(numbers, len(numbers))
-    heard_ms = config.group_consumer_heartbeat_interval_ms + config.group_consumer_assignment_interval_ms
-    found: list[Fault] = []
-    stops_ms = chance.randint(5_000, duration_ms // 2)
-    for _ in range(chance.randint(2, 4)):
-        starts_ms = stops_ms + chance.choice((500, 2_000, 5_000))
-        found.append(ConsumerStop(start_ms=stops_ms, end_ms=starts_ms, consumer=who, group=group.group_id))
-        stops_ms = starts_ms + chance.choice((500, heard_ms + 500, heard_ms + 500))
-        busy_ms = min(stops_ms - starts_ms + chance.randint(200, 3_000), group.member.max_poll_interval_ms * 3 // 4)
-        end_ms = starts_ms + busy_ms
-        for other in others:
-            if end_ms < duration_ms and chance.random() < 0.7:
-                found.append(BusyApplication(start_ms=starts_ms, end_ms=end_ms, consumer=other, group=group.group_id))
-    return [fault for fault in found if fault.end_ms < duration_ms]
-
-
-def _with_consumer_groups(
-    seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...], *, is_mixed: bool
-) -> ClusterOptions:
-    """Return the cluster with settings of consumer groups."""
-    chance = stream(seed, "swarm", "consumer groups")
-    is_mixed = is_mixed or any(0 < group.consumer_protocol_count < group.consumer_count for group in groups)
-    policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy)
-    config = evolve(
-        cluster.config,
-        **_times_of_members(chance, "consumer"),
-        group_consumer_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
-        group_consumer_regex_refresh_interval_ms=chance.choice((10_000, 60_000)),
-        group_consumer_assignors=chance.choice((("uniform", "range"), ("range", "uniform"))),
-        group_consumer_migration_policy=chance.choice(policies),
-    )
-    if is_mixed:
-        # A consumer group with more members than a classic one may have could not be converted back.
-        config = evolve(config, group_max_size=1_000)
-    elif chance.random() < 0.15:
-        largest_group = max(group.consumer_count for group in groups)
-        config = evolve(config, group_consumer_max_size=max(largest_group - 1, 1))
-    return evolve(cluster, config=config)
-
-
-def _owned(seed: int, duration_ms: int, cluster: ClusterOptions) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster with a log that one node owns, in one world of six, where nodes stall."""
-    chance = stream(seed, "swarm", "owners")
-    if chance.random() >= 1 / 6:
-        return cluster, []
-    stalls = _stalls(chance, duration_ms, cluster)
-    return evolve(cluster, lease_ms=chance.choice((600, 1_500, 4_000))), stalls
-
-
-def _stalls(chance: Random, duration_ms: int, cluster: ClusterOptions) -> list[Fault]:
-    stalls: list[Fault] = []
-    for _ in range(chance.randint(0, 4)):
-        start_ms = chance.randint(5_000, duration_ms - 10_000)
-        end_ms = start_ms + chance.choice((200, 2_000, 10_000))
-        stalls.append(NodeStall(start_ms=start_ms, end_ms=end_ms, node_id=chance.randint(1, cluster.node_count)))
-    return stalls
-
-
-def _replicated(
-    seed: int, duration_ms: int, cluster: ClusterOptions, *, has_shares: bool
-) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster with replicas, in one world of four without an owner. They do not support states of share
-    groups.
-    """
-    chance = stream(seed, "swarm", "replicas")
-    if has_shares or cluster.lease_ms is not None or chance.random() >= 1 / 4:
-        return cluster, []
-    lease_ms, dead_ms = chance.choice(((600, 900), (1_000, 1_500), (3_000, 4_500)))
-    replicas = ReplicaOptions(
-        lease_ms=lease_ms,
-        dead_ms=dead_ms,
-        beat_ms=chance.choice((100, 250, 250)),
-        snapshot_bytes_min=chance.choice((0, 5_000, SNAPSHOT_BYTES_MIN)),
-        stale_percent=chance.choice((0, 30)),
-        late_percent=chance.choice((0, 20)),
-    )
-    return evolve(cluster, replicas=replicas), _stalls(chance, duration_ms, cluster)
-
-
-def _with_applications(
-    seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int]
-) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster with settings of streams groups, and Kafka Streams applications in one world of three."""
-    chance = stream(seed, "swarm", "streams")
-    if chance.random() >= 1 / 3:
-        return cluster, []
-    config = evolve(
-        cluster.config,
-        **_times_of_members(chance, "streams"),
-        group_streams_initial_rebalance_delay_ms=chance.choice((0, 500, 3_000)),
-        group_streams_num_standby_replicas=chance.choice((0, 0, 1, 2)),
-        group_streams_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
-    )
-    found: list[Fault] = []
-    for number in range(chance.randint(1, 2)):
-        start_ms = chance.randint(0, duration_ms // 2)
-        found.append(
-            StreamsApplication(
-                start_ms=start_ms,
-                group=f"application{number}",
-                **_extent(chance, start_ms, duration_ms, topics),
-                threads=chance.choice((1, 1, 2)),
-                restore_ms=chance.choice((0, 2_000, 60_000)),
-                **_restarts(chance, start_ms),
-            )
-        )
-    return evolve(cluster, config=config), found
-
-
-def _with_workers(
-    seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int]
-) -> tuple[ClusterOptions, list[Fault]]:
-    """Return the cluster with settings of share groups, and one or two groups of workers in one world of three."""
-    chance = stream(seed, "swarm", "shares")
-    if chance.random() >= 1 / 3:
-        return cluster, []
-    config = evolve(
-        cluster.config,
-        **_times_of_members(chance, "share"),
-        group_share_assignment_interval_ms=chance.choice((0, 1_000)),
-        group_share_initialize_retry_interval_ms=chance.choice((1_000, 30_000)),
-        group_share_delivery_count_limit=chance.choice((2, 3, 5)),
-        group_share_min_record_lock_duration_ms=1_000,
-        group_share_record_lock_duration_ms=chance.choice((1_000, 5_000, 30_000)),
-        group_share_partition_max_record_locks=chance.choice((100, 2_000)),
-        share_coordinator_snapshot_update_records_per_snapshot=chance.choice((0, 3, 500)),
-    )
-    found: list[Fault] = []
-    for number in range(chance.randint(1, 2)):
-        start_ms = chance.randint(0, duration_ms // 2)
-        work_ms = chance.choice((0, 100, 2_000))
-        found.append(
-            ShareWorkers(
-                start_ms=start_ms,
-                group=f"jobs{number}",
-                **_extent(chance, start_ms, duration_ms, topics),
-                **_restarts(chance, start_ms),
-                write_every_ms=chance.choice((500, 2_000)),
-                batch_max=chance.choice((1, 10)),
-                max_records=chance.choice((1, 20, 500)),
-                is_limit=chance.random() < 0.3,
-                work_ms=(0, work_ms),
-                release_percent=chance.choice((0, 5, 30)),
-                reject_percent=chance.choice((0, 5)),
-                hang_percent=chance.choice((0, 10)),
-                hang_ms=chance.choice((500, 40_000)),
-                renews=chance.random() < 0.3,
-                crash_percent=chance.choice((0, 2, 10)),
-                vanish_percent=chance.choice((0, 50, 100)),
-            )
-        )
-    return evolve(cluster, config=config), found
-
-
 def _times_of_members(chance: Random, kind: str) -> dict[str, Any]:
     session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
     return {
@@ -388,14 +375,6 @@ def _times_of_members(chance: Random, kind: str) -> dict[str, Any]:
         f"group_{kind}_session_timeout_ms": session_timeout_ms,
         f"group_{kind}_min_heartbeat_interval_ms": 100,
         f"group_{kind}_heartbeat_interval_ms": chance.choice((500, 2_000, session_timeout_ms // 3)),
-    }
-
-
-def _extent(chance: Random, start_ms: int, duration_ms: int, topics: dict[str, int]) -> dict[str, Any]:
-    return {
-        "end_ms": chance.randint(start_ms + 10_000, duration_ms - 1_000),
-        "instances": chance.randint(1, 4),
-        "topics": tuple(sorted(chance.sample(sorted(topics), chance.randint(1, len(topics))))),
     }
 
 
@@ -408,24 +387,6 @@ def _restarts(chance: Random, start_ms: int) -> dict[str, Any]:
     }
 
 
-def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:
-    chance = stream(seed, "swarm", "limits")
-    config = cluster.config
-    session_timeouts_ms = [group.member.session_timeout_ms for group in groups]
-    largest_group = max(group.consumer_count for group in groups)
-    if chance.random() < 0.3:
-        config = evolve(
-            config,
-            group_min_session_timeout_ms=min(session_timeouts_ms),
-            group_max_session_timeout_ms=max(session_timeouts_ms),
-        )
-    if chance.random() < 0.3:
-        config = evolve(config, offset_metadata_max_bytes=chance.choice((0, 16)))
-    if chance.random() < 0.15:
-        config = evolve(config, group_max_size=max(largest_group - 1, 1))
-    return evolve(cluster, config=config)
-
-
 @frozen
 class Draw:
     """Input of random faults."""
@@ -433,24 +394,22 @@ class Draw:
     chance: Random
     start_ms: int
     end_ms: int
-    cluster: ClusterOptions
-    topics: dict[str, int]
-    groups: tuple[GroupOptions, ...]
+    world: _SmallWorld
 
     def node_id(self) -> int:
-        return self.chance.randint(1, self.cluster.node_count)
+        return self.chance.randint(1, self.world.cluster.node_count)
 
     def node_ids(self) -> tuple[int, ...]:
-        return self._some(range(1, self.cluster.node_count + 1))
+        return self._some(range(1, self.world.cluster.node_count + 1))
 
     def partition(self) -> int:
-        return self.chance.randrange(self.cluster.config.offsets_topic_num_partitions)
+        return self.chance.randrange(self.world.cluster.config.offsets_topic_num_partitions)
 
     def group_id(self) -> str:
-        return self.chance.choice(self.groups).group_id
+        return self.chance.choice(self.world.groups).group_id
 
     def consumers(self) -> list[tuple[int, str]]:
-        names = [group.group_id for group in self.groups for _ in range(group.consumer_count)]
+        names = [group.group_id for group in self.world.groups for _ in range(group.consumer_count)]
         return list(enumerate(names))
 
     def consumer_numbers(self) -> tuple[int, ...]:
@@ -485,8 +444,8 @@ def _one_of(*choices: Any) -> Callable[[Draw], Any]:
 
 
 def _topic_growth(draw: Draw) -> list[Fault]:
-    topic = draw.chance.choice(sorted(draw.topics))
-    count = draw.topics[topic] + draw.chance.randint(1, 4)
+    topic = draw.chance.choice(sorted(draw.world.topics))
+    count = draw.world.topics[topic] + draw.chance.randint(1, 4)
     return [TopicGrowth(start_ms=draw.start_ms, end_ms=draw.start_ms, topic=topic, partition_count=count)]
 
 
@@ -518,7 +477,9 @@ KINDS: tuple[Drawn, ...] = (
 OTHERS: tuple[Drawn, ...] = (
     _fault(TransactionalProducer, group=Draw.group_id, producer_id=lambda draw: draw.chance.randint(1, 2**31)),
     _fault(Administrator, lasts=False, group=Draw.group_id, action=_one_of(*AdminAction)),
-    _fault(SimpleConsumer, group=lambda draw: draw.chance.choice([*(each.group_id for each in draw.groups), "tool"])),
+    _fault(
+        SimpleConsumer, group=lambda draw: draw.chance.choice([*(each.group_id for each in draw.world.groups), "tool"])
+    ),
     _fault(ForeignRecords, lasts=False, partition=Draw.partition, kind=_one_of(*FOREIGN)),
 )
 """Other clients."""
