@@ -24,7 +24,7 @@ from groupcoord.core.consumer_protocol import (
     read_partitions,
     write_partitions,
 )
-from groupcoord.core.javacompat import hash_bucket, hash_map_order, string_hash, string_sort_key
+from groupcoord.core.javacompat import HashTable, hash_map_order, string_hash, string_sort_key
 from groupcoord.member.assignors.base import AssignmentError, Cluster, ClusterTopic, subscribed_topics
 
 
@@ -516,7 +516,7 @@ class PartitionMovements:
     def __init__(self, numbers: PartitionNumbers) -> None:
         self._numbers = numbers
         self._pairs: dict[int, Pair] = {}
-        self._moved: dict[int, dict[Pair, _JavaSet]] = {}
+        self._moved: dict[int, dict[Pair, HashTable[int]]] = {}
         self._topic_hashes: dict[int, int] = {}
 
     def note(self, number: int, old_owner: int, new_owner: int) -> None:
@@ -528,7 +528,7 @@ class PartitionMovements:
         topic = self._numbers.topic_of[number]
         pair = (first_owner, new_owner)
         self._pairs[number] = pair
-        self._moved.setdefault(topic, {}).setdefault(pair, _JavaSet()).add(number, self._hash(number))
+        self._moved.setdefault(topic, {}).setdefault(pair, HashTable(self._hash)).put(number)
 
     def partition_to_move(self, number: int, old_owner: int, new_owner: int) -> int:
         """Return the partition to move, or one of its topic that moved in the opposite direction and can move back."""
@@ -538,7 +538,7 @@ class PartitionMovements:
         if number in self._pairs:
             old_owner = self._pairs[number][0]
         reverse = moved.get((new_owner, old_owner))
-        return number if reverse is None else reverse.first()
+        return number if reverse is None else reverse.in_order()[0]
 
     def _forget(self, number: int) -> int:
         pair = self._pairs.pop(number)
@@ -554,27 +554,3 @@ class PartitionMovements:
         if topic not in self._topic_hashes:
             self._topic_hashes[topic] = string_hash(self._numbers.topics[topic])
         return 31 * (31 + self._numbers.partition_of[number]) + self._topic_hashes[topic]
-
-
-class _JavaSet:
-    """Numbers in a Java ``HashSet``, whose first element matters."""
-
-    def __init__(self) -> None:
-        self._hashes: dict[int, int] = {}
-        self._buckets = 16
-
-    def __bool__(self) -> bool:
-        return bool(self._hashes)
-
-    def add(self, number: int, hash_code: int) -> None:
-        self._hashes[number] = hash_code
-        if len(self._hashes) > self._buckets * 3 // 4:
-            self._buckets *= 2
-
-    def discard(self, number: int) -> None:
-        """Remove a number; the table keeps its size."""
-        del self._hashes[number]
-
-    def first(self) -> int:
-        """Return the first element of an iteration: of the lowest bucket, the one added first."""
-        return min(self._hashes, key=lambda number: hash_bucket(self._hashes[number], self._buckets))

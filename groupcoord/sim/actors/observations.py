@@ -38,6 +38,7 @@ class PartitionFigures:
     Attributes:
         turns: present ownerships by consumer; several while a former owner does not know of its loss.
         furthest_behind_ms: largest age of the first record of a new owner.
+        duplicate_ms, longest_duplicate_ms: records that were processed again, as the time in which they were written.
     """
 
     since_ms: int
@@ -47,18 +48,10 @@ class PartitionFigures:
     unowned_ms: int = 0
     furthest_behind_ms: int = 0
     moves: int = 0
-    duplicate_records: int = 0
-    longest_duplicate_records: int = 0
+    duplicate_ms: int = 0
+    longest_duplicate_ms: int = 0
     processed_to: int = 0
     is_gone: bool = False
-
-    @property
-    def duplicate_ms(self) -> int:
-        return self.duplicate_records * RECORD_INTERVAL_MS
-
-    @property
-    def longest_duplicate_ms(self) -> int:
-        return self.longest_duplicate_records * RECORD_INTERVAL_MS
 
 
 class OwnedSpan(NamedTuple):
@@ -117,7 +110,7 @@ class GroupObservations:
         self._behind_since_ms = dict.fromkeys(self._behind_since_ms, now_ms)
         for history in self._histories.values():
             history.unowned_ms = history.moves = history.furthest_behind_ms = 0
-            history.duplicate_records = history.longest_duplicate_records = 0
+            history.duplicate_ms = history.longest_duplicate_ms = 0
             if history.unowned_since_ms is not None:
                 history.unowned_since_ms = now_ms
 
@@ -190,9 +183,9 @@ class GroupObservations:
         else:
             if processed_to is None:
                 processed_to = head(now_ms, self._start_ms)
-            again = max(0, min(processed_to, history.processed_to) - turn.first_offset)
-            history.duplicate_records += again
-            history.longest_duplicate_records = max(history.longest_duplicate_records, again)
+            again_ms = max(0, min(processed_to, history.processed_to) - turn.first_offset) * RECORD_INTERVAL_MS
+            history.duplicate_ms += again_ms
+            history.longest_duplicate_ms = max(history.longest_duplicate_ms, again_ms)
             history.processed_to = max(history.processed_to, processed_to)
 
     def _begin_wait(self, partition: TopicPartition, now_ms: int) -> None:

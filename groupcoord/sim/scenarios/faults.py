@@ -241,14 +241,8 @@ class TopicGrowth(Fault):
 
 
 @frozen(kw_only=True)
-class TopicCreation(Fault):
+class TopicCreation(TopicGrowth):
     """New topic; nodes and consumers see it at once."""
-
-    topic: str
-    partition_count: int
-
-    def begin(self, stage: Stage, population: Population) -> None:
-        population.grow(self.topic, self.partition_count)
 
 
 @frozen(kw_only=True)
