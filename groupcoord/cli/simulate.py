@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +19,8 @@ from groupcoord.cli.options import AsJson, HtmlFile, Jobs
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     from groupcoord.sim import Comparison, FleetReport, Scenario, WorldOptions
 
@@ -185,33 +187,38 @@ def _run(fleet: _Fleet, seeds: range, jobs: int, *, progress: bool) -> FleetRepo
 _STYLES = {"better": "green", "worse": "red", "": ""}
 
 
-def _print_variants(comparison: Comparison, command: str) -> None:
+def _table(title: str, names: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> Table:
+    """Return a table of measures: their titles and units, then a column for each name."""
     from rich.table import Table
+
+    table = Table("", "unit", title=title)
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _print_variants(comparison: Comparison, command: str) -> None:
     from rich.text import Text
 
     from groupcoord.cli.console import open_console
     from groupcoord.sim.reports.page import beside_rows, describe_seeds, difference_rows, format_verdict
 
     console = open_console()
-    first, *others = comparison.reports
+    names = [report.variant for report in comparison.reports]
     for report in comparison.reports:
         _print_failed(console, report, f"{command} --variant {shlex.quote(report.variant)}")
-    beside = Table(title=f"{first.name}: p50; p99")
-    differences = Table(title=f"difference from {first.variant}: mean of the seeds (95 % confidence interval)")
-    for table, reports in ((beside, comparison.reports), (differences, others)):
-        for column in ("", "unit"):
-            table.add_column(column)
-        for report in reports:
-            table.add_column(report.variant, justify="right")
-    for row in beside_rows(comparison):
-        beside.add_row(*row)
-    for measure, unit, cells in difference_rows(comparison):
-        differences.add_row(measure, unit, *(Text(cell, _STYLES[style]) for cell, style in cells))
-    for table in (beside, differences):
-        console.print(table)
+    console.print(_table(f"{comparison.reports[0].name}: p50; p99", names, beside_rows(comparison)))
+    differences: list[tuple[str | Text, ...]] = [
+        (measure, unit, *(Text(cell, _STYLES[style]) for cell, style in cells))
+        for measure, unit, cells in difference_rows(comparison)
+    ]
+    title = f"difference from {names[0]}: mean of the seeds (95 % confidence interval)"
+    console.print(_table(title, names[1:], differences))
     console.print(format_verdict(comparison), style="bold", soft_wrap=True)
     failed = sum(len(report.failed) for report in comparison.reports)
-    result = f"{len(comparison.reports)} variants, each with {describe_seeds(first)}: "
+    result = f"{len(names)} variants, each with {describe_seeds(comparison.reports[0])}: "
     result += f"{failed} broke a law" if failed else "every law held"
     console.print(result, style="bold red" if failed else "bold green", soft_wrap=True)
 
@@ -226,12 +233,14 @@ def _print_failed(console: Console, report: FleetReport, command: str) -> None:
 
 def _print_report(report: FleetReport, command: str) -> None:
     from groupcoord.cli.console import open_console
-    from groupcoord.sim.reports.page import describe_seeds
+    from groupcoord.sim.reports.page import STATISTICS, compared, describe_seeds, distribution_rows
 
     console = open_console()
     _print_failed(console, report, command)
-    _print_table(console, report)
-    _print_comparison(console, report)
+    rows = [(measure.title, *cells) for measure, cells in distribution_rows(report.distributions())]
+    console.print(_table(report.name, STATISTICS, rows))
+    if report.compared_ids():
+        console.print(_table("p50; p99 of each group", report.compared_ids(), compared(report)))
     figures = report.to_json()
     causes = ", ".join(f"{cause} {count}" for cause, count in report.causes().items())
     console.print(f"rebalances by cause: {causes or 'none'}", soft_wrap=True)
@@ -243,44 +252,6 @@ def _print_report(report: FleetReport, command: str) -> None:
         style=style,
         soft_wrap=True,
     )
-
-
-def _print_table(console: Console, report: FleetReport) -> None:
-    from rich.table import Table
-
-    from groupcoord.sim.reports.measures import MEASURES
-    from groupcoord.sim.reports.page import distribution_row
-
-    table = Table(title=report.name)
-    for column in ("", "unit"):
-        table.add_column(column)
-    for column in ("values", "least", "p50", "p90", "p99", "most", "mean"):
-        table.add_column(column, justify="right")
-    distributions = report.distributions()
-    for measure in MEASURES:
-        found = distributions[measure.key]
-        if not found.count:
-            continue
-        unit, values = distribution_row(measure, found)
-        table.add_row(measure.title, unit, f"{found.count:,}", *values)
-    console.print(table)
-
-
-def _print_comparison(console: Console, report: FleetReport) -> None:
-    from rich.table import Table
-
-    from groupcoord.sim.reports.page import compared
-
-    if not report.compared_ids():
-        return
-    table = Table(title="p50; p99 of each group")
-    for column in ("", "unit"):
-        table.add_column(column)
-    for group_id in report.compared_ids():
-        table.add_column(group_id, justify="right")
-    for row in compared(report):
-        table.add_row(*row)
-    console.print(table)
 
 
 def _print_operations(console: Console, report: FleetReport) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from attrs import frozen
 
@@ -23,7 +23,7 @@ from groupcoord.analysis.report.text import counted, format_duration, listed
 from groupcoord.sim.reports.measures import DONE, MEASURES, UNOWNED, Distribution, Measure, Scale, plot, scale_of, ticks
 from groupcoord.sim.reports.runs import COMPARED_MAX, Comparison, Difference, FleetReport, Timeline
 
-_DISTRIBUTION_HEAD = ("@measure", "@unit", "#values", "#least", "#p50", "#p90", "#p99", "#most", "#mean")
+STATISTICS = ("values", "least", "p50", "p90", "p99", "most", "mean")
 
 
 def describe_seeds(report: FleetReport) -> str:
@@ -62,20 +62,21 @@ def _distributions(report: FleetReport) -> Html:
 
 
 def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -> Html:
-    rows = []
+    rows = [
+        (element("a", measure.title, href=f"#{measure.key}") if is_linked else measure.title, *cells)
+        for measure, cells in distribution_rows(distributions)
+    ]
+    return layout.table(("@measure", "@unit", *(f"#{name}" for name in STATISTICS)), rows) if rows else _NONE
+
+
+def distribution_rows(distributions: dict[str, Distribution]) -> Iterator[tuple[Measure, tuple[str, ...]]]:
+    """Yield each measure that has values, with its unit and :data:`STATISTICS`."""
     for measure in MEASURES:
         found = distributions[measure.key]
         if found.count:
-            title = element("a", measure.title, href=f"#{measure.key}") if is_linked else measure.title
-            unit, values = distribution_row(measure, found)
-            rows.append((title, unit, f"{found.count:,}", *values))
-    return layout.table(_DISTRIBUTION_HEAD, rows) if rows else _NONE
-
-
-def distribution_row(measure: Measure, found: Distribution) -> tuple[str, tuple[str, ...]]:
-    values = (found.least, *found.percentiles.values(), found.most, found.mean)
-    scale = scale_of(measure, values)
-    return unit_of(measure, scale), tuple(scale.format(value) for value in values)
+            values = (found.least, *found.percentiles.values(), found.most, found.mean)
+            scale = scale_of(measure, values)
+            yield measure, (unit_of(measure, scale), f"{found.count:,}", *map(scale.format, values))
 
 
 def unit_of(measure: Measure, scale: Scale) -> str:
