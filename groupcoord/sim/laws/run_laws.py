@@ -230,12 +230,10 @@ class RunLaws:
             self._note_fenced(node, request)
         if self.shares is not None:
             self.shares.on_answer(node, request, response, self._cluster.scheduler.time_ms)
-        match request:
-            case Heartbeat():
-                assert isinstance(response, HeartbeatResponse)
+        match request, response:
+            case Heartbeat(), HeartbeatResponse():
                 self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
-            case ConsumerGroupHeartbeat():
-                assert isinstance(response, ConsumerGroupHeartbeatResponse)
+            case ConsumerGroupHeartbeat(), ConsumerGroupHeartbeatResponse():
                 if request.member_epoch > 0:
                     self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
                 elif is_clean and request.member_epoch == 0:
@@ -245,26 +243,20 @@ class RunLaws:
                 if node.is_up_to_date(partition):
                     records = self.log.reported_assignments(partition, request.group_id, response.member_id or "")
                     check_heartbeat_response(records, request, response)
-            case OffsetCommit() | TxnOffsetCommit():
-                assert isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse)
+            case OffsetCommit() | TxnOffsetCommit(), OffsetCommitResponse() | TxnOffsetCommitResponse():
                 self._check_commit(node, request, response, is_clean)
-            case OffsetFetch():
-                assert isinstance(response, OffsetFetchResponse)
+            case OffsetFetch(), OffsetFetchResponse():
                 for group in response.groups:
                     self._check_fetch(node, group, request.require_stable)
-            case ListGroups():
-                assert isinstance(response, ListGroupsResponse)
+            case ListGroups(), ListGroupsResponse():
                 check_listed(response, lambda group_id: self._is_known(node, group_id))
-            case DescribeGroups():
-                assert isinstance(response, DescribeGroupsResponse)
+            case DescribeGroups(), DescribeGroupsResponse():
                 for described in response.groups:
                     check_described(described, self._gone[node.node_id].get(described.group_id, set()))
-            case ConsumerGroupDescribe():
-                assert isinstance(response, ConsumerGroupDescribeResponse)
+            case ConsumerGroupDescribe(), ConsumerGroupDescribeResponse():
                 for found in response.groups:
                     check_described_consumer_group(found)
-            case DeleteGroups():
-                assert isinstance(response, DeleteGroupsResponse)
+            case DeleteGroups(), DeleteGroupsResponse():
                 check_deleted(response, self._has_just_removed)
 
     def _check_owner(self, node: CoordinatorNode, sent: Response | Event, group_ids: Sequence[str]) -> None:
