@@ -26,7 +26,7 @@ from groupcoord.sim.actors.clients import RETRY_MS, Ask, AskNode, Fault, HangUp,
 from groupcoord.sim.actors.environment import Stage
 from groupcoord.sim.actors.groups import Population
 from groupcoord.sim.actors.observations import ShareRecords, StreamsTasks
-from groupcoord.sim.cluster.topics import SharedTopics
+from groupcoord.sim.cluster.share_groups import SharedTopics
 from groupcoord.sim.kernel import stream
 from groupcoord.wire.share_messages import (
     FINAL_EPOCH,

@@ -12,7 +12,7 @@ from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.messages import TxnOffsetCommit
-from groupcoord.sim.cluster.topics import SharedTopics
+from groupcoord.sim.cluster.share_groups import SharedTopics
 
 RECORD_INTERVAL_MS = 10
 """Interval of the records of each partition, so that offsets correspond to times."""

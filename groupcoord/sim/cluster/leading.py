@@ -27,7 +27,7 @@ from groupcoord.storage.log.segment_files import all_records
 
 
 class LedNode(Protocol):
-    """Node as seen by the object that assigns leaders."""
+    """Node as seen by the objects that assign leaders and serve share groups."""
 
     node_id: int
     name: str
@@ -38,6 +38,10 @@ class LedNode(Protocol):
     def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool: ...
 
     def leads(self, partition: int) -> bool: ...
+
+    def led_epoch(self, partition: int) -> int | None: ...
+
+    def known_leader(self, partition: int) -> int: ...
 
     def leader_changed(self, change: tuple[int, int, int]) -> None: ...
 

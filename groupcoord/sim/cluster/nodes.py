@@ -19,8 +19,8 @@ from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
 from groupcoord.sim.cluster.leading import Controlled, Leading, Replicated, SharedWay
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
-from groupcoord.sim.cluster.share_server import ShareServer
-from groupcoord.sim.cluster.topics import SharedTopics, Topics
+from groupcoord.sim.cluster.share_groups import SharedTopics, ShareServer
+from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel import (
     WORLD_RANK,
     Exchange,

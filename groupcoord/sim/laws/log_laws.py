@@ -55,7 +55,8 @@ from groupcoord.messages import (
     Response,
 )
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
-from groupcoord.sim.cluster.topics import STATES_PARTITION, SharedTopics, indices_of
+from groupcoord.sim.cluster.share_groups import STATES_PARTITION, SharedTopics
+from groupcoord.sim.cluster.topics import indices_of
 from groupcoord.wire.share_messages import (
     AcquiredRecords,
     ShareAcknowledge,

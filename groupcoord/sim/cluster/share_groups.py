@@ -1,32 +1,57 @@
-"""Share groups on a simulated node (KIP-932): leader of share-partitions, and share coordinator.
+"""Share groups of a simulated cluster (KIP-932): topics with records, and the share server of each node.
 
-Sessions, waiting fetches and share-partitions are those of the server (:mod:`groupcoord.broker.share`). Requests
-between nodes have latencies.
+A share server leads share-partitions and is a share coordinator. Sessions, waiting fetches and share-partitions are
+those of the server (:mod:`groupcoord.broker.share`). Requests between nodes have latencies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from attrs import evolve
+
+from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.config.group_settings import EARLIEST, ShareGroupSettings
+from groupcoord.core.share_partition.in_flight import FINISHED
+from groupcoord.core.share_state.records import (
+    DeliveryState,
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareStates,
+    ShareUpdate,
+    StateBatch,
+)
+from groupcoord.log_store import LogRecord
+from groupcoord.records.batches import encode_batch
+from groupcoord.sim.cluster.log import ClusterLog, StoreFault
+from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.kernel import Scheduler, ignore, stable_number
+
+if TYPE_CHECKING:
+    from groupcoord.storage.log.memory_log import PartitionLog
+
+
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from collections.abc import Generator
 
 from attrs import define
 
 from groupcoord.broker.share.coordination import Persister
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.fetch import ShareRequests
-from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Job, Token, Work, do_in_place
-from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered, known_ends
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.core.share_state.records import SharePartitionKey
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Response
+from groupcoord.sim.cluster.leading import LedNode
 from groupcoord.sim.cluster.log import NodeLog
-from groupcoord.sim.cluster.topics import STATES_PARTITION, LedData, SharedTopics
-from groupcoord.sim.kernel import Exchange, Latency, Scheduler, SimulatedConnection, rank_of_node, stable_number
+from groupcoord.sim.cluster.topics import Topics
+from groupcoord.sim.kernel import Exchange, Latency, SimulatedConnection, rank_of_node
 from groupcoord.wire.share_messages import ShareFetch
 
 RELOAD_PAUSE_MS = 1_000
@@ -36,18 +61,176 @@ Answered = Callable[[Exchange, Response], None]
 Found = Callable[[ShareCoordinatorAnswered], None]
 
 
-class LeaderView(Protocol):
-    """Leaders of which a node has been notified, and whether its process is stalled."""
+GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 
-    node_id: int
+STATES_PARTITION = 0
+"""Log partition whose leader is also the share coordinator, with a single partition of states."""
 
-    def leads(self, partition: int) -> bool: ...
+EpochOf = Callable[[int], int | None]
+"""Function that returns the epoch in which a node leads a log partition, or None if it does not, as far as it knows."""
 
-    def led_epoch(self, partition: int) -> int | None: ...
 
-    def known_leader(self, partition: int) -> int: ...
+class SharedTopics:
+    """Logs of topics, and the log of the states of share-partitions, for all nodes of a cluster.
 
-    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool: ...
+    The leader of a partition is the leader of a certain log partition of the groups, so leaders move and crash with
+    these. Logs of topics lose nothing; that of the states has the groups' faults except broken reads.
+
+    Attributes:
+        given_up: by share-partition, archived records that were not accepted.
+        worked_off: by share-partition, the end offset when all records were accepted or archived.
+        written_ms: by topic id and partition, the times of its records, by offset.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        options: ClusterOptions,
+        topics: Topics,
+        log: ClusterLog,
+        *,
+        seed: int,
+        faults: Iterable[StoreFault],
+    ) -> None:
+        self._scheduler = scheduler
+        self._topics = topics
+        self._log = log
+        self.registry = TopicRegistry()
+        self.data = TopicData(options.config, scheduler, self.registry)
+        for name in topics.names():
+            self.set_partition_count(name)
+        faults = [evolve(fault, broken_read_percent=0) for fault in faults]
+        self.state_log = ClusterLog(
+            scheduler, 1, seed=seed, flush_ms=options.flush_ms, faults=faults, leaders=log.leaders, is_compacted=False
+        )
+        self.servers: dict[int, ShareServer] = {}
+        self.settings = ShareGroupSettings.of(options.config, {"auto_offset_reset": EARLIEST})
+        self.written_ms: dict[tuple[UUID, int], list[int]] = {}
+        self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = ignore
+        self.on_emptied: Callable[[SharePartitionKey], None] = ignore
+        self.given_up: dict[SharePartitionKey, set[int]] = {}
+        self.worked_off: dict[SharePartitionKey, int] = {}
+        self._states = ShareStates()
+
+    # ------------------------------------------------------------ topics
+
+    def set_partition_count(self, name: str) -> None:
+        count, topic_id = self._topics.partition_count(name), self._topics.topic_id(name)
+        assert count is not None
+        with self.registry.edit() as edit:
+            if self.registry.get(name) is None:
+                edit.create(name, count, topic_id)
+            else:
+                edit.extend(name, count)
+
+    def delete_topic(self, name: str) -> None:
+        topic = self.topic(name)
+        with self.registry.edit() as edit:
+            edit.delete(name)
+        self.data.delete(topic)
+        for server in self.servers.values():
+            server.topic_deleted(topic)
+
+    def topic(self, name: str) -> Topic:
+        topic = self.registry.get(name)
+        assert topic is not None
+        return topic
+
+    def log_partition_of(self, topic: Topic, index: int) -> int:
+        return (stable_number(topic.name) + index) % len(self._log.leaders)
+
+    def leader_of(self, topic: Topic, index: int) -> int:
+        """Return the elected leader of a partition, notified or not, or -1."""
+        return self._log.leaders[self.log_partition_of(topic, index)].node_id
+
+    # ------------------------------------------------------------ records
+
+    def log(self, topic: Topic, index: int) -> PartitionLog:
+        log = self.data.log(topic, index)
+        assert log is not None
+        return log
+
+    def produce(self, topic: Topic, index: int, count: int) -> None:
+        log, now_ms = self.log(topic, index), self._scheduler.time_ms
+        batch = encode_batch(
+            log.end_offset, [(None, b"job", now_ms)] * count, leader_epoch=log.leader_epoch, base_sequence=-1
+        )
+        self.written_ms.setdefault((topic.topic_id, index), []).extend([now_ms] * count)
+        log.append_encoded(batch, count, now_ms, self.data.settings_of(topic))
+
+    # ------------------------------------------------------------ states
+
+    def follow(self) -> ShareStates:
+        """Apply the states written since the last call; return all states."""
+        fresh: list[LogRecord] = self.state_log.fresh[0]
+        for entry in fresh:
+            record: Any = entry.record
+            self._states.apply(record, entry.offset)
+            if isinstance(record, ShareSnapshot) and _is_blank(record):
+                # A request repeated after a lost response initializes the share-partition again, as in Kafka.
+                self.worked_off.pop(record.key, None)
+                self.on_emptied(record.key)
+            if isinstance(record, ShareSnapshot | ShareUpdate):
+                self.on_written(record.key, record.state_batches)
+                for first, last, state, _ in record.state_batches:
+                    if state in GIVEN_UP:
+                        self.given_up.setdefault(record.key, set()).update(range(first, last + 1))
+        fresh.clear()
+        return self._states
+
+    def end_offset(self, key: SharePartitionKey) -> int:
+        topic = self.registry.get_by_id(key.topic_id)
+        return 0 if topic is None else self.log(topic, key.partition).end_offset
+
+    def unfinished(self, key: SharePartitionKey, end_offset: int) -> int | None:
+        """Return the first offset before ``end_offset`` that was neither accepted nor archived, or None."""
+        if self.registry.get_by_id(key.topic_id) is None:
+            return None
+        state = self.follow().states.get(key)
+        offset = 0 if state is None else max(state.snapshot.start_offset, 0)
+        for batch in () if state is None else state.snapshot.state_batches:
+            if batch.first_offset > offset or batch.delivery_state not in FINISHED:
+                break
+            offset = max(offset, batch.last_offset + 1)
+        return offset if offset < end_offset else None
+
+    def start_offset(self, key: SharePartitionKey) -> int:
+        topic = self.registry.get_by_id(key.topic_id)
+        server = None if topic is None else self.servers.get(self.leader_of(topic, key.partition))
+        return -1 if server is None else server.start_offset(key)
+
+    def keys_of(self, group_id: str, names: Iterable[str]) -> list[SharePartitionKey]:
+        topics = [topic for topic in map(self.registry.get, names) if topic is not None]
+        return [
+            SharePartitionKey(group_id, topic.topic_id, index)
+            for topic in topics
+            for index in range(topic.partition_count)
+        ]
+
+
+def _is_blank(snapshot: ShareSnapshot) -> bool:
+    return not snapshot.state_batches and snapshot.start_offset <= 0 and snapshot.delivery_complete_count <= 0
+
+
+class LedData(TopicData):
+    """Topic data of one node: only the partitions that it leads and has been notified of."""
+
+    def __init__(self, shared: SharedTopics, epoch_of: EpochOf) -> None:
+        whole = shared.data
+        super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
+        self._shared = shared
+        self._epoch_of = epoch_of
+
+    def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
+        if self._epoch_of(self._shared.log_partition_of(topic, partition_index)) is None:
+            raise NotLeaderError
+        return super().log(topic, partition_index)
+
+    def log_with_epoch(self, topic: Topic, partition_index: int) -> tuple[PartitionLog | None, int]:
+        return self.log(topic, partition_index), self.leader_epoch(topic, partition_index)
+
+    def leader_epoch(self, topic: Topic, partition_index: int) -> int:
+        return self._epoch_of(self._shared.log_partition_of(topic, partition_index)) or 0
 
 
 @define(eq=False)
@@ -65,7 +248,7 @@ class ShareServer:
 
     def __init__(
         self,
-        node: LeaderView,
+        node: LedNode,
         shared: SharedTopics,
         scheduler: Scheduler,
         latency: Latency,
