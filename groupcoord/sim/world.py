@@ -138,7 +138,7 @@ class World:
 
     def _on_event(self, node: CoordinatorNode, event: Event) -> None:
         self.laws.on_event(node, event)
-        group = self.population.find(event.group_id)
+        group = self.population.by_id.get(event.group_id)
         if group is not None:
             group.coordinator_event(event)
         if isinstance(event, RebalanceStarted):

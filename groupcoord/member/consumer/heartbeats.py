@@ -177,11 +177,6 @@ class ConsumerHeartbeats:
     def is_wanted(self) -> bool:
         return self._membership.state in _BEATING
 
-    @property
-    def is_due_for_polls(self) -> bool:
-        """True if the application must poll so that the member stays in its group."""
-        return self._membership.is_in_group
-
     def polled(self, until_ms: int) -> None:
         self.poll_deadline_ms = until_ms + self._parts.config.max_poll_interval_ms
 
@@ -290,7 +285,7 @@ class ConsumerHeartbeats:
 
     def deadline_ms(self) -> int:
         """Return when a heartbeat or the poll deadline is due, with a known coordinator."""
-        deadline_ms = self.poll_deadline_ms if self.is_due_for_polls else NEVER_MS
+        deadline_ms = self.poll_deadline_ms if self._membership.is_in_group else NEVER_MS
         if self._in_flight is None and self.is_wanted:
             deadline_ms = min(deadline_ms, self._not_before_ms if self._is_urgent else self._next_ms)
         return deadline_ms

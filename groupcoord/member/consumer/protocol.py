@@ -114,7 +114,8 @@ class ConsumerProtocol(GroupProtocol):
     def tick(self, now_ms: int) -> None:
         heartbeats = self._heartbeats
         # As in Java, the poll deadline counts only while the coordinator is known.
-        if heartbeats.is_due_for_polls and now_ms >= heartbeats.poll_deadline_ms and self._parts.link.node is not None:
+        is_due = self._membership.is_in_group and now_ms >= heartbeats.poll_deadline_ms
+        if is_due and self._parts.link.node is not None:
             self._leave_unpolled(now_ms)
         self._beat(now_ms)
 

@@ -269,7 +269,7 @@ class Administrator(Fault):
             AdminAction.REMOVE_MEMBER: self._remove_member,
         }
         script = scripts[self.action](stage, chance)
-        ScriptedClient(stage, "administrator", population.find(self.group), script)
+        ScriptedClient(stage, "administrator", population.by_id.get(self.group), script)
 
     def _look(self, stage: Stage, chance: Random) -> Script:
         for _ in range(self.looks):
@@ -333,7 +333,7 @@ class TransactionalProducer(Fault):
     zombie_percent: int = 30
 
     def begin(self, stage: Stage, population: Population) -> None:
-        group = population.group(self.group)
+        group = population.by_id[self.group]
         chance = stream(stage.seed, "producer", self.producer_id, self.start_ms)
         ScriptedClient(stage, PRODUCER, group, _Producer(self, stage, group, chance).script())
 
@@ -365,7 +365,7 @@ class _Producer:
                 yield Pause(chance.randint(fault.least_timeout_ms, fault.most_timeout_ms))
             is_committed = all_taken and not has_died and chance.random() < 1 - fault.abort_percent / 100
             state = TransactionState.COMMITTED if is_committed else TransactionState.ABORTED
-            transactions.decide(producer_id, name, state)
+            transactions.states[name] = state
             stage.record(f"transaction {name} of {self.group.options.group_id} is {state.value}")
             stage.count(PRODUCER, "transaction", "timed out" if has_died else state.value)
             decided_ms = stage.scheduler.time_ms
@@ -438,7 +438,7 @@ class SimpleConsumer(Fault):
     metadata_lengths: tuple[int, ...] = ()
 
     def begin(self, stage: Stage, population: Population) -> None:
-        ScriptedClient(stage, "simple consumer", population.find(self.group), self._script(stage))
+        ScriptedClient(stage, "simple consumer", population.by_id.get(self.group), self._script(stage))
 
     def _script(self, stage: Stage) -> Script:
         chance = stream(stage.seed, "simple consumer", self.group, self.start_ms)

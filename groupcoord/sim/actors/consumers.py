@@ -55,8 +55,12 @@ COMMITS_BEFORE_IT_GIVES_UP = (MemberState.PREPARING_REBALANCE, MemberState.RECON
 """States in which a member commits before a revocation."""
 
 
-class ConsumerListener(Protocol):
-    """Listener for events of the consumers of a group."""
+class GroupOfConsumers(Protocol):
+    """Group of a consumer, and listener for its events."""
+
+    options: GroupOptions
+    stage: Stage
+    observations: GroupObservations
 
     def disturbed(self) -> None: ...
 
@@ -75,15 +79,8 @@ class Consumer:
         given_up: partitions revoked for other members, with the generation at that time.
     """
 
-    def __init__(
-        self,
-        number: int,
-        index: int,
-        options: GroupOptions,
-        stage: Stage,
-        observations: GroupObservations,
-        listener: ConsumerListener,
-    ) -> None:
+    def __init__(self, number: int, index: int, group: GroupOfConsumers) -> None:
+        options, stage = group.options, group.stage
         self.number = number
         self.name = f"{options.group_id}-{index}"
         self.is_alive = self.is_frozen = self.is_busy = self.is_processing = False
@@ -102,8 +99,8 @@ class Consumer:
         self.heartbeats_sent = self.commits_sent = self.requests_sent = 0
         self._options = options
         self._stage = stage
-        self._observations = observations
-        self._listener = listener
+        self._observations = group.observations
+        self._group = group
         self._network = stage.cluster.network
         self._scheduler = stage.scheduler
         self.config = options.config_of(self.name, self.protocol)
@@ -130,7 +127,7 @@ class Consumer:
 
     def record(self, what: str) -> None:
         self._stage.trace.record(self._scheduler.time_ms, self.name, what)
-        self._listener.disturbed()
+        self._group.disturbed()
 
     # ------------------------------------------------------------ life
 
@@ -371,7 +368,7 @@ class Consumer:
             check_reaction(request, response, before, (member.generation_id, member.member_id) if goes_on else None)
         self._after_input()
         if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
-            self._listener.heartbeat_answered(self)
+            self._group.heartbeat_answered(self)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
         if self.is_frozen:

@@ -14,7 +14,7 @@ enough heartbeats to keep the session.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import lcm
 from typing import NamedTuple
@@ -57,19 +57,16 @@ class Seat(NamedTuple):
 
 
 class SimulatedGroup:
-    """Consumers of one group; a :class:`~groupcoord.sim.actors.consumers.ConsumerListener`."""
+    """Consumers of one group; a :class:`~groupcoord.sim.actors.consumers.GroupOfConsumers`."""
 
     def __init__(self, options: GroupOptions, stage: Stage, first_number: int) -> None:
         self.options = options
+        self.stage = stage
         self.on_heartbeat: Callable[[Consumer], None] | None = None
         self.scripted_clients = 0
         self.has_changed_protocol = False
         self.observations = GroupObservations(stage.topics.partitions_of(options.topics), stage.start_ms)
-        self.consumers = [
-            Consumer(first_number + index, index, options, stage, self.observations, self)
-            for index in range(options.consumer_count)
-        ]
-        self._stage = stage
+        self.consumers = [Consumer(first_number + index, index, self) for index in range(options.consumer_count)]
         self._first_partitions = stage.topics.partitions_of(options.topics)
         self._is_steady = False
         self._looks_again_ms = 0
@@ -103,7 +100,7 @@ class SimulatedGroup:
         """Return whether all consumers and the coordinator are settled in the same state."""
         if self.scripted_clients or self.options.processing_ms[1]:
             return False
-        now_ms = self._stage.scheduler.time_ms
+        now_ms = self.stage.scheduler.time_ms
         if not self._is_steady and now_ms >= self._looks_again_ms:
             self._is_steady, self._looks_again_ms = self._find_steady(), now_ms + LOOK_INTERVAL_MS
         return self._is_steady
@@ -115,10 +112,10 @@ class SimulatedGroup:
         if self.options.regex or len({consumer.protocol for consumer in alive}) > 1:
             # Regular expressions are matched periodically, and the two protocols have different heartbeat intervals.
             return False
-        if any(self._stage.topics.partition_count(p.topic) is None for consumer in alive for p in consumer.owned):
+        if any(self.stage.topics.partition_count(p.topic) is None for consumer in alive for p in consumer.owned):
             # Commits for a deleted topic fail and are retried at once.
             return False
-        known = self._stage.cluster.known_group(self.options.group_id)
+        known = self.stage.cluster.known_group(self.options.group_id)
         return known is not None and self._is_made_of(alive, *known)
 
     def _is_made_of(self, consumers: list[Consumer], group: Group | None, node: Node) -> bool:
@@ -145,7 +142,7 @@ class SimulatedGroup:
             # The next heartbeat may find changed topics, except in the classic protocol.
             return False
         matched = {name for found in group.state.resolved.values() for name in found.topics}
-        if not matched.issubset(self._stage.topics.names()):
+        if not matched.issubset(self.stage.topics.names()):
             return False  # deleted topics are noticed when expressions are matched again
         return group.group_state is ConsumerGroupState.STABLE or self._is_left_to_classic_members(group)
 
@@ -154,7 +151,7 @@ class SimulatedGroup:
 
         A departure creates a new epoch but, as in Kafka, no new target.
         """
-        if self._stage.cluster.config.group_consumer_migration_policy.allows_downgrade:
+        if self.stage.cluster.config.group_consumer_migration_policy.allows_downgrade:
             return False
         state = group.state
         is_theirs = bool(state.members) and state.classic_member_count == len(state.members)
@@ -162,7 +159,7 @@ class SimulatedGroup:
 
     def _seats(self, group: Group) -> dict[str, Seat]:
         if (modern := as_consumer_group(group)) is not None:
-            topics = self._stage.topics
+            topics = self.stage.topics
             # Classic members are not notified of a deleted topic, and keep it even if another topic gets its name.
             name = topics.remembered_name if self._is_left_to_classic_members(modern) else topics.topic_name
             return {key: self._seat_in(modern, member, name) for key, member in modern.state.members.items()}
@@ -177,7 +174,7 @@ class SimulatedGroup:
 
     def _seat_in(self, group: ConsumerGroup, member: ConsumerMember, topic_name: Callable[[UUID], str | None]) -> Seat:
         classic = member.metadata.classic_member_metadata
-        settings = self._stage.cluster.settings_of(group.group_id)
+        settings = self.stage.cluster.settings_of(group.group_id)
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         deadline_ms = group.timer(TimerKind.CONSUMER_SESSION, member.member_id).deadline_ms
         partitions = frozenset(
@@ -188,7 +185,7 @@ class SimulatedGroup:
     def _is_heard(self, consumer: Consumer, seat: Seat) -> bool:
         assert consumer.member is not None
         interval_ms = consumer.member.heartbeat_interval_ms
-        latest_ms = self._stage.scheduler.time_ms - interval_ms - self._stage.round_trip_ms
+        latest_ms = self.stage.scheduler.time_ms - interval_ms - self.stage.round_trip_ms
         return seat.heard_ms is not None and seat.heard_ms >= latest_ms
 
     def is_at_rest(self) -> bool:
@@ -196,7 +193,7 @@ class SimulatedGroup:
 
         Consumers that the group's size limit or the migration policy keeps out go on trying; that counts as rest.
         """
-        known = self._stage.cluster.known_group(self.options.group_id)
+        known = self.stage.cluster.known_group(self.options.group_id)
         if self.scripted_clients or known is None:
             return False
         group, node = known
@@ -211,13 +208,13 @@ class SimulatedGroup:
         return self._is_made_of(inside, group, node) and self._is_shared_out(inside, group)
 
     def member_ids(self) -> list[str]:
-        known = self._stage.cluster.known_group(self.options.group_id)
+        known = self.stage.cluster.known_group(self.options.group_id)
         group = None if known is None else known[0]
         return [c.member_id for c in self.consumers if c.is_alive and not self._is_kept_out(c, group)]
 
     def _is_kept_out(self, consumer: Consumer, group: Group | None) -> bool:
         """Return whether a consumer can't join because the group has the other protocol (KIP-848)."""
-        policy = self._stage.cluster.config.group_consumer_migration_policy
+        policy = self.stage.cluster.config.group_consumer_migration_policy
         if (modern := as_consumer_group(group)) is not None:
             is_refused = consumer.protocol is GroupProtocol.CLASSIC and policy is MigrationPolicy.DISABLED
             return is_refused and not modern.is_empty
@@ -225,7 +222,7 @@ class SimulatedGroup:
         return is_refused and group is not None and bool(group.member_ids())
 
     def _is_full(self, group: Group) -> bool:
-        return len(group.member_ids()) >= group.max_size(self._stage.cluster.config)
+        return len(group.member_ids()) >= group.max_size(self.stage.cluster.config)
 
     def _is_shared_out(self, inside: list[Consumer], group: Group | None) -> bool:
         owned = [partition for consumer in inside for partition in consumer.owned]
@@ -256,7 +253,7 @@ class SimulatedGroup:
 
         If a static member converts a group, the current assignments become the target, without topics' new partitions.
         """
-        topics = self._stage.topics
+        topics = self.stage.topics
         wanted = set(topics.partitions_of(self.options.subscribed(topics.names())))
         remembered = set(topics.remembered_partitions_of(self.options.subscribed(topics.remembered_names())))
         if (modern := as_consumer_group(group)) is not None:
@@ -292,21 +289,15 @@ def _is_settled(consumer: Consumer, seat: Seat, node: Node) -> bool:
 
 
 class Population:
-    """Consumer groups of a run."""
+    """Consumer groups of a run, in the order of the options and by id."""
 
     def __init__(self, options: Sequence[GroupOptions], stage: Stage) -> None:
         self.groups: list[SimulatedGroup] = []
         for group_options in options:
             self.groups.append(SimulatedGroup(group_options, stage, sum(len(g.consumers) for g in self.groups)))
         self.consumers: list[Consumer] = [consumer for group in self.groups for consumer in group.consumers]
-        self._group_of = {group.options.group_id: group for group in self.groups}
+        self.by_id = {group.options.group_id: group for group in self.groups}
         self._stage = stage
-
-    def find(self, group_id: str) -> SimulatedGroup | None:
-        return self._group_of.get(group_id)
-
-    def group(self, group_id: str) -> SimulatedGroup:
-        return self._group_of[group_id]
 
     def grow(self, topic: str, partition_count: int) -> None:
         """Add partitions to a topic, or create it; nodes and consumers see that at once.
@@ -353,21 +344,15 @@ class Disturbances:
     """
 
     def __init__(self, windows: Iterable[tuple[int, int]], end_ms: int) -> None:
-        ordered = sorted(windows)
+        self._windows = deque(sorted(windows))
         self._end_ms = end_ms
-        self._starts = [start for start, _ in ordered]
-        self._latest_ends: list[int] = []
-        latest = -1
-        for _, end in ordered:
-            latest = max(latest, end)
-            self._latest_ends.append(latest)
 
     def next_ms(self, now_ms: int) -> int:
-        """Return the start of the next event, or the current time during one."""
-        index = bisect_right(self._starts, now_ms)
-        if index and self._latest_ends[index - 1] >= now_ms:
-            return now_ms
-        return min(self._starts[index], self._end_ms) if index < len(self._starts) else self._end_ms
+        """Return the start of the next event, or the current time during one; the time must not decrease."""
+        windows = self._windows
+        while windows and windows[0][1] < now_ms:
+            windows.popleft()
+        return min(max(windows[0][0], now_ms), self._end_ms) if windows else self._end_ms
 
 
 class Pace(NamedTuple):

@@ -220,38 +220,25 @@ class TransactionState(Enum):
     ABORTED = "aborted"
 
 
-@define
-class _Producer:
-    """State of a producer at the transaction coordinator."""
-
-    epoch: int = -1
-    is_open: bool = False
-
-
 class Transactions:
     """State of the transaction coordinator, which nodes consult before they accept a transactional commit."""
 
     def __init__(self) -> None:
         self.states: dict[str, TransactionState] = {}
-        self._producers: dict[int, _Producer] = {}
+        self._epochs: dict[int, int] = {}
 
     def begin(self, producer_id: int) -> tuple[int, str]:
-        producer = self._producers.setdefault(producer_id, _Producer())
-        producer.epoch += 1
-        producer.is_open = True
-        name = f"t{producer_id}.{producer.epoch}"
+        epoch = self._epochs[producer_id] = self._epochs.get(producer_id, -1) + 1
+        name = f"t{producer_id}.{epoch}"
         self.states[name] = TransactionState.OPEN
-        return producer.epoch, name
-
-    def decide(self, producer_id: int, name: str, state: TransactionState) -> None:
-        self._producers[producer_id].is_open = False
-        self.states[name] = state
+        return epoch, name
 
     def verify(self, request: TxnOffsetCommit) -> ErrorCode:
-        producer = self._producers[request.producer_id]
-        if request.producer_epoch != producer.epoch:
+        epoch = self._epochs[request.producer_id]
+        if request.producer_epoch != epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        return ErrorCode.NONE if producer.is_open else ErrorCode.INVALID_TXN_STATE
+        is_open = self.states[f"t{request.producer_id}.{epoch}"] is TransactionState.OPEN
+        return ErrorCode.NONE if is_open else ErrorCode.INVALID_TXN_STATE
 
     def check_read(self, group_id: str, metadata: str) -> None:
         """Check that a fetched offset belongs to no transaction, or to a committed one, by the name in its metadata."""

@@ -185,7 +185,7 @@ class ProtocolChange(ConsumerFault):
         consumer = self.of(population)
         consumer.crash()
         consumer.protocol = self.protocol
-        population.group(self.group).has_changed_protocol = True
+        population.by_id[self.group].has_changed_protocol = True
         consumer.start()
 
 

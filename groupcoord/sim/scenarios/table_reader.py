@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from attrs import define, field
+
 from groupcoord.analysis.report.text import parse_duration
 from groupcoord.errors import GroupcoordError
 
@@ -71,28 +73,24 @@ class ScenarioError(GroupcoordError):
         self.line = line
 
 
+@define(eq=False)
 class TableReader:
     """Reader of a table. Call :meth:`expect` first, or take every known key and then call :meth:`finish`.
 
     Each getter takes its key, and raises :class:`ScenarioError` for an invalid value.
     """
 
-    def __init__(self, values: Mapping[str, Any], path: Path, lines: Mapping[Path, int]) -> None:
-        self._values = values
-        self._path = path
-        self._lines = lines
-        self._known: list[str] = []
-
-    @property
-    def lines(self) -> Mapping[Path, int]:
-        return self._lines
+    _values: Mapping[str, Any]
+    _path: Path
+    lines: Mapping[Path, int]
+    _known: list[str] = field(factory=list, init=False)
 
     def fail(self, key: str | None, message: str) -> NoReturn:
         path = self._path if key is None else (*self._path, key)
-        if path not in self._lines and key is not None:
+        if path not in self.lines and key is not None:
             # Kafka's keys have dots, which TOML takes for tables unless they are quoted.
             path = (*self._path, *key.split("."))
-        line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
+        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
         raise ScenarioError(message, format_path(path), line)
 
     def require_known(self, key: str, name: str, known: Iterable[str]) -> None:
@@ -164,13 +162,13 @@ class TableReader:
         value = self.take(key, default)
         if not isinstance(value, dict):
             self.fail(key, f"must be a table, not {value!r}")
-        return TableReader(value, (*self._path, key), self._lines)
+        return TableReader(value, (*self._path, key), self.lines)
 
     def tables(self, key: str, default: Any = REQUIRED) -> list[TableReader]:
         value = self.take(key, default)
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             self.fail(key, f"must be written as [[{key}]] tables")
-        return [TableReader(entry, (*self._path, key, place), self._lines) for place, entry in enumerate(value)]
+        return [TableReader(entry, (*self._path, key, place), self.lines) for place, entry in enumerate(value)]
 
     def all_keys(self) -> list[str]:
         self._known += self._values
