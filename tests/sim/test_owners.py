@@ -167,7 +167,7 @@ def world_with_a_forsaken_fence(*faults: Fault) -> tuple[World, list[int], list[
     def seize(_: None) -> None:
         owner = cluster.serving_node("billing")
         assert owner is not None
-        cluster.migrate(partition, owner.node_id % SHARED.node_count + 1)
+        cluster.leading.move(partition, cluster.nodes[owner.node_id % SHARED.node_count])
 
     assert isinstance(cluster.leading, Replicated)
     cluster.leading.slots.on_fence = fenced

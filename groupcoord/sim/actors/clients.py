@@ -489,4 +489,4 @@ class ForeignRecords(Fault):
         stage.record(f"somebody writes a record of a foreign kind ({self.kind}) to log partition {self.partition}")
         stage.count("other writer", self.kind, "written")
         entry = LogRecord.from_bytes(key, value, offset=-1, timestamp_ms=stage.scheduler.time_ms)
-        stage.cluster.write_foreign(self.partition, entry)
+        stage.cluster.leading.write_foreign(self.partition, entry)

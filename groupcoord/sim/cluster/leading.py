@@ -17,12 +17,14 @@ from groupcoord.cluster.slot_log import TAG_BYTES, Beat, Kind, MemorySlotLog, Me
 from groupcoord.cluster.slot_store import SlotStore
 from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Put, Read, Unknown
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.host_queries import ShareCoordinatorAnswered
 from groupcoord.laws import require
 from groupcoord.log_store import LogRecord, StorageError, Ticket
+from groupcoord.messages import Response
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.sim.cluster.log import NOBODY, ClusterLog, Leader, NodeLog
 from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
-from groupcoord.sim.kernel import WORLD_RANK, Network, Scheduler, ignore, mixed, rank_of_node, stable_number
+from groupcoord.sim.kernel import WORLD_RANK, Exchange, Network, Scheduler, ignore, mixed, rank_of_node, stable_number
 from groupcoord.storage.log.segment_files import all_records
 
 
@@ -52,6 +54,10 @@ class LedNode(Protocol):
     def settle_all(self) -> None: ...
 
     def failed(self, partition: int) -> None: ...
+
+    def send_answer(self, exchange: Exchange, response: Response) -> None: ...
+
+    def found_out(self, found: ShareCoordinatorAnswered) -> None: ...
 
 
 class Leading(ABC):

@@ -14,7 +14,6 @@ from groupcoord.core.groups.group import Group
 from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorAnswered
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
-from groupcoord.log_store import LogRecord
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
 from groupcoord.sim.cluster.leading import Controlled, Leading, Replicated, SharedWay
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
@@ -75,10 +74,7 @@ class CoordinatorNode:
         self.is_up, self._life = True, self._life + 1
         self.log = cluster.leading.way_of(self, self._life)
         if cluster.shared is not None:
-            latency = cluster.network.latency
-            self.shares = ShareServer(
-                self, cluster.shared, self._scheduler, latency, self._send_answer, self._found_out
-            )
+            self.shares = ShareServer(self, cluster.shared, cluster.network.latency)
         self.coordinator = GroupCoordinator(
             config=cluster.config,
             clock=self._scheduler,
@@ -212,7 +208,7 @@ class CoordinatorNode:
             self._send(exchange, response)
         # Otherwise nothing is sent, and the connection stays: its consumer has moved on or gives up.
 
-    def _send_answer(self, exchange: Exchange, response: Response) -> None:
+    def send_answer(self, exchange: Exchange, response: Response) -> None:
         self._cluster.on_answer(self, exchange.request, response)
         self._send(exchange, response)
 
@@ -223,7 +219,7 @@ class CoordinatorNode:
         if connection.waiting:
             self._submit(connection.waiting.popleft())
 
-    def _found_out(self, found: ShareCoordinatorAnswered) -> None:
+    def found_out(self, found: ShareCoordinatorAnswered) -> None:
         if self.coordinator is not None:
             self.coordinator.found_out(found)
             self.settle_after(found.question.partition)
@@ -494,13 +490,7 @@ class SimulatedCluster:
         for node in self.nodes:
             node.topic_deleted(topic, topic_id)
 
-    def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        self.leading.write_foreign(partition, entry)
-
     # ------------------------------------------------------------ who leads
-
-    def migrate(self, partition: int, node_id: int) -> None:
-        self.leading.move(partition, self.nodes[node_id - 1])
 
     def stall(self, node: CoordinatorNode, until_ms: int) -> None:
         if not node.is_up or until_ms <= node.stalled_until_ms:

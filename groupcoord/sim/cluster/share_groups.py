@@ -47,7 +47,6 @@ from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered, known_ends
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.errors import ErrorCode
-from groupcoord.messages import Response
 from groupcoord.sim.cluster.leading import LedNode
 from groupcoord.sim.cluster.log import NodeLog
 from groupcoord.sim.cluster.topics import Topics
@@ -56,9 +55,6 @@ from groupcoord.wire.share_messages import ShareFetch
 
 RELOAD_PAUSE_MS = 1_000
 """Time until another load after a write with unknown outcome."""
-
-Answered = Callable[[Exchange, Response], None]
-Found = Callable[[ShareCoordinatorAnswered], None]
 
 
 GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
@@ -92,7 +88,7 @@ class SharedTopics:
         seed: int,
         faults: Iterable[StoreFault],
     ) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._topics = topics
         self._log = log
         self.registry = TopicRegistry()
@@ -151,7 +147,7 @@ class SharedTopics:
         return log
 
     def produce(self, topic: Topic, index: int, count: int) -> None:
-        log, now_ms = self.log(topic, index), self._scheduler.time_ms
+        log, now_ms = self.log(topic, index), self.scheduler.time_ms
         batch = encode_batch(
             log.end_offset, [(None, b"job", now_ms)] * count, leader_epoch=log.leader_epoch, base_sequence=-1
         )
@@ -246,17 +242,9 @@ class _Question:
 class ShareServer:
     """Share groups on a node; the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator."""
 
-    def __init__(
-        self,
-        node: LedNode,
-        shared: SharedTopics,
-        scheduler: Scheduler,
-        latency: Latency,
-        answered: Answered,
-        found: Found,
-    ) -> None:
-        self._node, self._shared, self._scheduler, self._latency = node, shared, scheduler, latency
-        self._answered, self._found = answered, found
+    def __init__(self, node: LedNode, shared: SharedTopics, latency: Latency) -> None:
+        self._node, self._shared, self._latency = node, shared, latency
+        self._scheduler = scheduler = shared.scheduler
         self._rank = rank_of_node(node.node_id)
         self._key = stable_number("between nodes", node.node_id)
         self._log = NodeLog(
@@ -310,7 +298,7 @@ class ShareServer:
         is_fetch = isinstance(request, ShareFetch)
         begun: Any = (self.requests.fetch if is_fetch else self.requests.acknowledge)(connection, request)
         if not isinstance(begun, Generator):
-            self._answered(exchange, begun)
+            self._node.send_answer(exchange, begun)
             return
         self._works[exchange] = begun
         self._ready.append(exchange)
@@ -346,7 +334,7 @@ class ShareServer:
                 awaited = next(work)
             except StopIteration as done:
                 del self._works[exchange]
-                self._answered(exchange, done.value)
+                self._node.send_answer(exchange, done.value)
                 return
             if isinstance(awaited, Job):
                 do_in_place(awaited)
@@ -437,7 +425,7 @@ class ShareServer:
     def ask(self, question: AskShareCoordinator) -> ShareCoordinatorAnswered | None:
         def answered(response: ShareStateResponse) -> None:
             ends = known_ends(question.ends_wanted(response), self._latest_offset)
-            self._found(ShareCoordinatorAnswered(question, response, ends))
+            self._node.found_out(ShareCoordinatorAnswered(question, response, ends))
 
         self._persister.ask(question.request, answered)
         return None

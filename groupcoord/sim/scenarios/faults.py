@@ -79,7 +79,7 @@ class Migration(Fault):
     node_id: int
 
     def begin(self, stage: Stage, population: Population) -> None:
-        stage.cluster.migrate(self.partition, self.node_id)
+        stage.cluster.leading.move(self.partition, stage.cluster.nodes[self.node_id - 1])
 
 
 @frozen(kw_only=True)
