@@ -63,42 +63,28 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Clock": "clock",
-    "Config": "config",
-    "ConfigError": "errors",
-    "ConsumerGroupState": "core.groups.consumer.group",
-    "ErrorCode": "errors",
-    "GroupcoordError": "errors",
-    "GroupCoordinator": "coordinator",
-    "GroupState": "core.groups.classic.group",
-    "InvariantError": "errors",
-    "LoadError": "coordinator.loading",
-    "LogRecord": "log_store",
-    "LogStore": "log_store",
-    "LogStoreError": "log_store",
-    "ManualClock": "clock",
-    "MemoryLogStore": "log_store",
-    "Operation": "core.router.authorization",
-    "OwnershipLostError": "errors",
-    "PartitionStatus": "core.router.partition_table",
-    "Reply": "core.messages",
-    "Resource": "core.router.authorization",
-    "ResourceType": "core.router.authorization",
-    "StoreContractError": "errors",
-    "SystemClock": "clock",
-    "Ticket": "log_store",
-    "TopicResolver": "core.topics",
-    "UnansweredError": "errors",
+    "clock": ("Clock", "ManualClock", "SystemClock"),
+    "config": ("Config",),
+    "coordinator": ("GroupCoordinator",),
+    "coordinator.loading": ("LoadError",),
+    "core.groups.classic.group": ("GroupState",),
+    "core.groups.consumer.group": ("ConsumerGroupState",),
+    "core.messages": ("Reply",),
+    "core.router.authorization": ("Operation", "Resource", "ResourceType"),
+    "core.router.partition_table": ("PartitionStatus",),
+    "core.topics": ("TopicResolver",),
+    "log_store": ("LogRecord", "LogStore", "LogStoreError", "MemoryLogStore", "Ticket"),
 }
-"""Modules of the public names."""
+"""Modules of the public names; the others are errors."""
 
 if not TYPE_CHECKING:  # type checkers use the imports above
 
     def __getattr__(name: str) -> object:
-        if name not in _MODULES:
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        module = next((module for module, names in _MODULES.items() if name in names), "errors")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_MODULES})
+        return sorted({*globals(), *__all__})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from attrs import frozen
 
@@ -85,45 +85,38 @@ NamedT = TypeVar("NamedT", bound=Named)
 class GuardedAssignor:
     """Wrapper of a custom assignor: an exception fails only the request that needed the assignment."""
 
+    failure: ClassVar[type[Exception]] = PartitionAssignorError
+    kind: ClassVar = "assignor"
     name: str
-    assignor: Assignor
+    assignor: Any
 
-    def assign(self, group: GroupSpec) -> GroupAssignment:
-        """Return the assignment of the assignor, or raise PartitionAssignorError with its exception as the cause."""
+    def assign(self, group: Any) -> dict[str, Any]:
+        """Return the assignment of the assignor, or raise ``failure`` with its exception as the cause."""
         try:
-            assignment = self.assignor.assign(group)
-            return {
-                member_id: {topic_id: tuple(partitions) for topic_id, partitions in assigned.items()}
-                for member_id, assigned in assignment.items()
-            }
-        except PartitionAssignorError:
+            return self._copied(self.assignor.assign(group))
+        except self.failure:
             raise
         except Exception as error:
-            logger.exception("assignor %r failed", self.name)
-            raise PartitionAssignorError(f"assignor {self.name!r} failed: {error!r}") from error
+            logger.exception("%s %r failed", self.kind, self.name)
+            raise self.failure(f"{self.kind} {self.name!r} failed: {error!r}") from error
+
+    @staticmethod
+    def _copied(assignment: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            member_id: {topic_id: tuple(partitions) for topic_id, partitions in assigned.items()}
+            for member_id, assigned in assignment.items()
+        }
 
 
-@frozen
-class GuardedTaskAssignor:
-    """Wrapper of a custom task assignor: an exception fails only the request that needed the assignment.
+class GuardedTaskAssignor(GuardedAssignor):
+    """Wrapper of a custom task assignor."""
 
-    Attributes:
-        name: the name of the assignor.
-        assignor: the assignor.
-    """
+    failure = TaskAssignorError
+    kind = "assignor of tasks"
 
-    name: str
-    assignor: TaskAssignor
-
-    def assign(self, group: StreamsGroupSpec) -> Mapping[str, MemberTasks]:
-        """Return tasks by member ID, or raise TaskAssignorError with the exception of the assignor as the cause."""
-        try:
-            return dict(self.assignor.assign(group))
-        except TaskAssignorError:
-            raise
-        except Exception as error:
-            logger.exception("assignor of tasks %r failed", self.name)
-            raise TaskAssignorError(f"assignor of tasks {self.name!r} failed: {error!r}") from error
+    @staticmethod
+    def _copied(assignment: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(assignment)
 
 
 def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:

@@ -78,46 +78,44 @@ RETRIABLE = frozenset(
 )
 """Errors that are a ``RetriableException`` in the Java client."""
 
+_COORDINATOR_LOST = dict.fromkeys(
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR), Reaction.FIND_COORDINATOR
+)
+_OUT_OF_GENERATION = {
+    ErrorCode.ILLEGAL_GENERATION: Reaction.RESET_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+}
+
 REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
     FindCoordinator: dict.fromkeys(sorted(RETRIABLE), Reaction.RETRY),
     JoinGroup: {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+        **_COORDINATOR_LOST,
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER_ID,
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
         ErrorCode.MEMBER_ID_REQUIRED: Reaction.TAKE_MEMBER_ID,
     },
     SyncGroup: {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
-        ErrorCode.ILLEGAL_GENERATION: Reaction.RESET_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+        **_COORDINATOR_LOST,
+        **_OUT_OF_GENERATION,
     },
     Heartbeat: {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
-        ErrorCode.ILLEGAL_GENERATION: Reaction.RESET_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+        **_COORDINATOR_LOST,
+        **_OUT_OF_GENERATION,
         ErrorCode.FENCED_INSTANCE_ID: Reaction.FAIL,
     },
     OffsetCommit: {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
-        ErrorCode.ILLEGAL_GENERATION: Reaction.RESET_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+        **_COORDINATOR_LOST,
+        **_OUT_OF_GENERATION,
         ErrorCode.FENCED_INSTANCE_ID: Reaction.FAIL,
     },
     OffsetFetch: {
         **dict.fromkeys(sorted(RETRIABLE), Reaction.RETRY),
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+        **_COORDINATOR_LOST,
     },
     LeaveGroup: {},
 }
@@ -139,8 +137,7 @@ CONSUMER_REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
     FindCoordinator: REACTIONS[FindCoordinator],
     ConsumerGroupHeartbeat: {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+        **_COORDINATOR_LOST,
         ErrorCode.FENCED_MEMBER_EPOCH: Reaction.RESET_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_GENERATION,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REPORT,
@@ -150,8 +147,7 @@ CONSUMER_REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
         ErrorCode.UNKNOWN_TOPIC_ID: Reaction.RETRY,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
-        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+        **_COORDINATOR_LOST,
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction.OUT_OF_GROUP,
         ErrorCode.STALE_MEMBER_EPOCH: Reaction.TAKE_EPOCH,
     },

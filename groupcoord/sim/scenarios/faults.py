@@ -241,8 +241,14 @@ class TopicGrowth(Fault):
 
 
 @frozen(kw_only=True)
-class TopicCreation(TopicGrowth):
+class TopicCreation(Fault):
     """New topic; nodes and consumers see it at once."""
+
+    topic: str
+    partition_count: int
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        population.grow(self.topic, self.partition_count)
 
 
 @frozen(kw_only=True)

@@ -212,7 +212,7 @@ class _SmallWorld:
             self._configure(group_consumer_max_size=max(self.largest_group - 1, 1))
 
     def _set_owner(self) -> None:
-        """Let one node own the log in one world of six, where nodes stall."""
+        """Set one owner of the log in one world of six, where nodes stall."""
         chance = self._chance("owners")
         if chance.random() < 1 / 6:
             self._stall_nodes(chance)
@@ -226,7 +226,7 @@ class _SmallWorld:
             self.faults.append(NodeStall(start_ms=start_ms, end_ms=end_ms, node_id=node_id))
 
     def _set_replicas(self) -> None:
-        """Let replicas share the log in one world of four without an owner. They do not support share groups."""
+        """Replace the log by replicas in one world of four without an owner. They do not support share groups."""
         chance = self._chance("replicas")
         if self.cluster.lease_ms is not None or chance.random() >= 1 / 4:
             return
