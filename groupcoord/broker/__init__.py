@@ -4,7 +4,7 @@
 """
 
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
+from groupcoord.broker.configs.definitions import GroupConfigFileError, GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
 from groupcoord.broker.transactions.log import NoProducerIdError, ProducerIds, ProducerIdsFileError, TransactionLogError

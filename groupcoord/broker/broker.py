@@ -10,9 +10,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from groupcoord.broker.cluster.leadership import Leadership
-from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.configs.brokers import Administered
-from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.cluster.nodes import Administered, Nodes
+from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.connection import Connection, Dispatcher
 from groupcoord.broker.parts import Parts
 from groupcoord.broker.records.topic_data import TopicData

@@ -23,17 +23,16 @@ from groupcoord.broker.cluster.administration import (
 )
 from groupcoord.broker.cluster.features import answer_update_features
 from groupcoord.broker.cluster.metadata import answer_api_versions, answer_describe_topic_partitions
-from groupcoord.broker.cluster.nodes import Nodes, SharedDocuments
-from groupcoord.broker.configs.brokers import Administered
+from groupcoord.broker.cluster.nodes import Administered, Nodes, SharedDocuments
 from groupcoord.broker.configs.client_metrics import Telemetry
-from groupcoord.broker.configs.describe_configs import (
+from groupcoord.broker.configs.definitions import GroupConfigs
+from groupcoord.broker.configs.requests import (
     Resources,
     answer_describe_configs,
     answer_list_config_resources,
 )
-from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection, Handler
-from groupcoord.broker.groups.requests import GroupRequests, Reloading
+from groupcoord.broker.groups import GroupRequests, Reloading
 from groupcoord.broker.log_lines import Notices
 from groupcoord.broker.records.fetch import FetchRequests
 from groupcoord.broker.records.list_offsets import (

@@ -18,8 +18,8 @@ from attrs import define, evolve, field
 
 import groupcoord
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.configs.brokers import Administered
-from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.cluster.nodes import Administered
+from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.security.settings import ANY_ADDRESS, check_advertised, with_listener

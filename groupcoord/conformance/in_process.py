@@ -53,7 +53,7 @@ class InProcessTarget:
     def start(self, settings: Settings, nodes: int = 1) -> InProcessServer:
         """Create a broker, or several nodes, with these settings."""
         from groupcoord.broker.broker import make_broker
-        from groupcoord.broker.configs.groups import GroupConfigs
+        from groupcoord.broker.configs.definitions import GroupConfigs
         from groupcoord.broker.records.topic_data import TopicData
         from groupcoord.broker.security.security import Security, split_properties
         from groupcoord.broker.topics.registry import TopicRegistry

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, frozen
 
-from groupcoord.broker.configs.brokers import Administered
-from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.cluster.nodes import Administered
+from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.json_file import Place
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry, usual_configs

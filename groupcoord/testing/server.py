@@ -22,8 +22,8 @@ from typing import TypeVar
 from attrs import define, evolve, field
 
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.configs.brokers import Administered
-from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.cluster.nodes import Administered
+from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.security.settings import with_listener

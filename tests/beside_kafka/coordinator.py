@@ -18,7 +18,7 @@ from uuid import UUID
 
 from attrs import define, field, frozen
 
-from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.regexes import TopicMatcher
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.clock import ManualClock

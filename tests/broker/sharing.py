@@ -7,7 +7,7 @@ from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.errors import ErrorCode

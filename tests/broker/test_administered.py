@@ -13,9 +13,10 @@ from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster import quotas as quotas_module
 from groupcoord.broker.cluster.features import Features
+from groupcoord.broker.cluster.nodes import Administered
 from groupcoord.broker.cluster.quotas import FILE_NAME, Quotas
-from groupcoord.broker.configs.brokers import Administered, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics
+from groupcoord.broker.configs.definitions import BrokerConfigs
 from groupcoord.broker.json_file import DataFileError
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
@@ -267,7 +268,7 @@ def test_subscriptions_are_kept_and_described(world: Asked, tmp_path: Path) -> N
 
 def test_there_are_so_many_subscriptions(world: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is refused; one that is there can be changed."""
-    monkeypatch.setattr("groupcoord.broker.configs.alter_configs.SUBSCRIPTIONS_MAX", 1)
+    monkeypatch.setattr("groupcoord.broker.configs.requests.SUBSCRIPTIONS_MAX", 1)
     assert world.alter(CLIENT_METRICS, "one", interval_ms="1000")[0] == 0
     assert world.alter(CLIENT_METRICS, "two", interval_ms="1000")[0] == ErrorCode.POLICY_VIOLATION
     assert world.alter(CLIENT_METRICS, "one", interval_ms="2000")[0] == 0

@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ManualClock
-from groupcoord.broker.configs.alter_configs import answer_alter_configs
-from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import CLIENT_METRICS_DEFINITIONS, ClientMetrics
-from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Definitions
-from groupcoord.broker.configs.describe_configs import Resources
-from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, GroupConfigs
+from groupcoord.broker.configs.definitions import (
+    BROKER_DEFINITIONS,
+    GROUP_DEFINITIONS,
+    TOPIC_DEFINITIONS,
+    BrokerConfigs,
+    Definitions,
+    GroupConfigs,
+)
+from groupcoord.broker.configs.requests import Resources, answer_alter_configs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import do_whole

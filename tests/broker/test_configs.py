@@ -12,11 +12,9 @@ import pytest
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.broker.configs.alter_configs import answer_alter_configs
-from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DYNAMIC, BrokerConfigs
 from groupcoord.broker.configs.client_metrics import ClientMetrics
-from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
-from groupcoord.broker.configs.describe_configs import Resources, answer_describe_configs
+from groupcoord.broker.configs.definitions import BROKER_DEFINITIONS, DYNAMIC, TOPIC_DEFINITIONS, BrokerConfigs
+from groupcoord.broker.configs.requests import Resources, answer_alter_configs, answer_describe_configs
 from groupcoord.broker.topics.create_topics import answer_create_topics, answer_delete_topics
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType

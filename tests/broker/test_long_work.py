@@ -10,9 +10,9 @@ import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.broker import connection as connection_module
+from groupcoord.broker import groups as group_requests
 from groupcoord.broker.connection import OUTPUT_PORTION_BYTES
-from groupcoord.broker.groups import requests as group_requests
-from groupcoord.broker.groups.requests import MANY_OFFSETS, OffsetFetches
+from groupcoord.broker.groups import MANY_OFFSETS, OffsetFetches
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import Work, do_whole
 from groupcoord.core.router.authorization import Operation, Principal, Resource

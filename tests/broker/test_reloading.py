@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord import Config, LoadError, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.groups.requests import LONGEST_PAUSE_MS
+from groupcoord.broker.groups import LONGEST_PAUSE_MS
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse
 from groupcoord.log_store import LogRecord
 

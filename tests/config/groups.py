@@ -274,7 +274,7 @@ def active_tasks(**settings: Any) -> Any:
 
 
 def active_tasks_by(own: dict[str, str]) -> Any:
-    from groupcoord.broker.configs.groups import group_settings
+    from groupcoord.broker.configs.definitions import group_settings
     from groupcoord.config.group_settings import StreamsGroupSettings
 
     config = Config(group_streams_initial_rebalance_delay_ms=0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from groupcoord import Config, ConfigError
-from groupcoord.broker.configs.groups import GROUP_DEFINITIONS, checked_group_configs, group_settings
+from groupcoord.broker.configs.definitions import GROUP_DEFINITIONS, checked_group_configs, group_settings
 from groupcoord.config import SETTINGS, GroupType
 from groupcoord.config.group_settings import (
     ConsumerGroupSettings,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, MemoryLogStore
-from groupcoord.broker.groups.requests import Reloading
+from groupcoord.broker.groups import Reloading
 from groupcoord.core.fast_construct import MANY_OBJECTS, collector_paused
 
 

@@ -8,9 +8,13 @@ from contextlib import suppress
 from types import GeneratorType
 from typing import Any, Protocol, TypedDict
 
+from groupcoord.broker.cluster.features import Features
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
+from groupcoord.broker.cluster.quotas import Quotas
+from groupcoord.broker.configs.client_metrics import ClientMetrics
+from groupcoord.broker.configs.definitions import BrokerConfigs
 from groupcoord.broker.connection import Connection, Handler
-from groupcoord.broker.json_file import DataFileError
+from groupcoord.broker.json_file import DataFileError, Place
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
@@ -225,6 +229,17 @@ class Nodes:
 
 
 # ---------------------------------------------------------------- documents that nodes share
+
+
+class Administered:
+    """Broker configs, client metrics, quotas and features, each in a file."""
+
+    def __init__(self, place: Place | None = None) -> None:
+        self.brokers = BrokerConfigs(place)
+        self.client_metrics = ClientMetrics(place)
+        self.quotas = Quotas(place)
+        self.features = Features(place)
+
 
 WRITING_REQUESTS = (
     *(CreateTopics, CreatePartitions, DeleteTopics, IncrementalAlterConfigs, AlterConfigs, UpdateFeatures),

@@ -16,8 +16,7 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord.broker.cluster.leadership import Leadership
-from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DEDUPE_BUFFER
-from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Layer
+from groupcoord.broker.configs.definitions import BROKER_DEFINITIONS, DEDUPE_BUFFER, TOPIC_DEFINITIONS, Layer
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic

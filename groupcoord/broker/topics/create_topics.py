@@ -15,10 +15,10 @@ from uuid import UUID
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.configs.alter_configs import answer_alter_configs
 from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
-from groupcoord.broker.configs.describe_configs import (
+from groupcoord.broker.configs.requests import (
     Resources,
+    answer_alter_configs,
     created_configs,
 )
 from groupcoord.broker.connection import Connection

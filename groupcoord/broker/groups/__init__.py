@@ -1,1 +1,0 @@
-"""Requests to the group coordinator, and loading of its log partitions."""
