@@ -21,8 +21,11 @@ from groupcoord.broker.cluster.administration import (
     answer_list_partition_reassignments,
     answer_membership,
 )
-from groupcoord.broker.cluster.features import answer_update_features
-from groupcoord.broker.cluster.metadata import answer_api_versions, answer_describe_topic_partitions
+from groupcoord.broker.cluster.metadata import (
+    answer_api_versions,
+    answer_describe_topic_partitions,
+    answer_update_features,
+)
 from groupcoord.broker.cluster.nodes import Administered, Nodes, SharedDocuments
 from groupcoord.broker.configs.client_metrics import Telemetry
 from groupcoord.broker.configs.definitions import GroupConfigs

@@ -41,7 +41,6 @@ MODULES_OF_REQUESTS = (
     "groupcoord.broker.records.produce",
     "groupcoord.broker.security.acls",
     "groupcoord.broker.security.scram",
-    "groupcoord.broker.security.login",
     "groupcoord.broker.share.letters",
     "groupcoord.coordinator.share_coordinator",
     "groupcoord.core.refusals",

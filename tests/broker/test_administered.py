@@ -12,7 +12,7 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster import quotas as quotas_module
-from groupcoord.broker.cluster.features import Features
+from groupcoord.broker.cluster.metadata import Features
 from groupcoord.broker.cluster.nodes import Administered
 from groupcoord.broker.cluster.quotas import FILE_NAME, Quotas
 from groupcoord.broker.configs.client_metrics import ClientMetrics

@@ -9,9 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.broker.cluster.features import Features
 from groupcoord.broker.cluster.leadership import Leadership
-from groupcoord.broker.cluster.metadata import answer_api_versions, answer_metadata
+from groupcoord.broker.cluster.metadata import Features, answer_api_versions, answer_metadata
 from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.work import do_whole

@@ -24,8 +24,6 @@ AT_THE_START = {
     "groupcoord.broker.records",
     "groupcoord.broker.security.oauthbearer",
     "groupcoord.broker.security.settings",
-    "groupcoord.broker.security.login",
-    "groupcoord.broker.security.sasl",
     "groupcoord.coordinator.composition",
 }
 """Modules imported when a server is made, if its settings need them, like the packages for log-in and databases."""

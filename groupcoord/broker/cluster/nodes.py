@@ -8,8 +8,8 @@ from contextlib import suppress
 from types import GeneratorType
 from typing import Any, Protocol, TypedDict
 
-from groupcoord.broker.cluster.features import Features
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
+from groupcoord.broker.cluster.metadata import Features
 from groupcoord.broker.cluster.quotas import Quotas
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import BrokerConfigs

@@ -22,6 +22,7 @@ from groupcoord.broker.security.sasl import (
     invalid_credentials,
     is_other_authorization_id,
 )
+from groupcoord.broker.security.settings import SecuritySettings
 from groupcoord.config.files import parse_json
 from groupcoord.errors import ConfigError
 
@@ -132,6 +133,20 @@ def unsecured_validator(checks: ClaimChecks) -> ValidateToken:
         return checks.bearer(decoded["payload"])
 
     return validate
+
+
+def token_validator(settings: SecuritySettings, now_ms: Callable[[], int]) -> ValidateToken:
+    """Return the validator of a listener: of signed tokens if the settings name a URL of keys."""
+    checks = ClaimChecks(now_ms, settings.sasl_oauthbearer_sub_claim_name)
+    url = settings.sasl_oauthbearer_jwks_endpoint_url
+    if not url:
+        return unsecured_validator(checks)
+    return signed_validator(
+        KeySet(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / _MILLISECONDS),
+        checks._replace(clock_skew_ms=settings.sasl_oauthbearer_clock_skew_seconds * _MILLISECONDS),
+        settings.sasl_oauthbearer_expected_audience,
+        settings.sasl_oauthbearer_expected_issuer or None,
+    )
 
 
 SIGNED = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")

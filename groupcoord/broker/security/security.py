@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from groupcoord.broker.connection import Connection, Dispatcher
 from groupcoord.broker.security.principals import ANONYMOUS, ClientPrincipal
-from groupcoord.broker.security.sasl import FailedLogins, SaslServer
+from groupcoord.broker.security.sasl import (
+    OAUTHBEARER,
+    PLAIN,
+    FailedLogins,
+    LoginConnection,
+    NewExchange,
+    PlainExchange,
+    SaslServer,
+    Users,
+    check_packages,
+    read_users,
+)
 from groupcoord.broker.work import Timers
 from groupcoord.clock import Clock
 from groupcoord.config import key_of
@@ -22,7 +33,6 @@ if TYPE_CHECKING:
     from groupcoord.broker.cluster.nodes import SharedDocument
     from groupcoord.broker.json_file import Place
     from groupcoord.broker.security.acls import Acls
-    from groupcoord.broker.security.login import MechanismFactory
     from groupcoord.broker.security.scram import ScramCredentials
     from groupcoord.broker.security.settings import Listener, SecuritySettings, TlsListener
 
@@ -133,8 +143,6 @@ class Security:
         used = {listener.name: settings.of_listener(listener.name) for listener in listeners}
         if not used:
             return
-        from groupcoord.broker.security.login import MechanismFactory, check_packages
-        from groupcoord.broker.security.sasl import read_users
         from groupcoord.broker.security.scram import ScramCredentials
 
         enabled = {mechanism for own in used.values() for mechanism in own.sasl_enabled_mechanisms}
@@ -142,8 +150,8 @@ class Security:
         passwords = {**users, **read_users(settings.sasl_users_file)}
         # Replaces the cached property.
         self.credentials = ScramCredentials(self._place, passwords, tuple(sorted(enabled)))
-        factory = MechanismFactory(passwords, self.credentials, self._clock)
-        self._sasl = {name: self._sasl_server(name, own, factory) for name, own in used.items()}
+        known = Users(passwords)
+        self._sasl = {name: self._sasl_server(name, own, known) for name, own in used.items()}
 
     def shared_documents(self) -> list[SharedDocument]:
         """Return the credentials and ACLs that the nodes of a cluster share."""
@@ -168,20 +176,19 @@ class Security:
         if sasl is None:
             connection = broker.connection_type(Connection)(broker, client_host, principal, max_request_bytes)
         else:
-            from groupcoord.broker.security.login import LoginConnection
-
             make_connection = broker.connection_type(LoginConnection)
             connection = make_connection(broker, client_host, principal, max_request_bytes, sasl)
         # KIP-103: responses name the addresses of the client's own listener.
         connection.nodes = self._nodes.get(listener)
         return connection
 
-    def _sasl_server(self, name: str, settings: SecuritySettings, factory: MechanismFactory) -> SaslServer:
+    def _sasl_server(self, name: str, settings: SecuritySettings, users: Users) -> SaslServer:
         if not settings.sasl_enabled_mechanisms:
             raise ConfigError(f"listener {name} needs mechanisms to log in by: set 'sasl.enabled.mechanisms'")
         return SaslServer(
             mechanisms={
-                mechanism: factory.new_exchange(mechanism, settings) for mechanism in settings.sasl_enabled_mechanisms
+                mechanism: self._new_exchange(mechanism, settings, users)
+                for mechanism in settings.sasl_enabled_mechanisms
             },
             now_ms=self._clock.now_ms,
             refusals=self.refusals,
@@ -190,3 +197,14 @@ class Security:
             failure_delay_ms=settings.connection_failed_authentication_delay_ms,
             max_reauth_ms=settings.connections_max_reauth_ms,
         )
+
+    def _new_exchange(self, mechanism: str, settings: SecuritySettings, users: Users) -> NewExchange:
+        if mechanism == PLAIN:
+            return partial(PlainExchange, users)
+        if mechanism == OAUTHBEARER:
+            from groupcoord.broker.security.oauthbearer import OAuthBearerExchange, token_validator
+
+            return partial(OAuthBearerExchange, token_validator(settings, self._clock.now_ms))
+        from groupcoord.broker.security.scram import ScramExchange
+
+        return partial(ScramExchange, mechanism, self.credentials.find_or_feign)
