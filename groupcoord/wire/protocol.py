@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
+from attrs import evolve, frozen
+
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.schema.primitives import INT32_FROM, UTF8_AS_JAVA, MalformedError, skip_tagged_fields
@@ -14,7 +16,6 @@ from groupcoord.wire import offset_fetch, produce
 from groupcoord.wire.api import (
     FRAME_BYTES_MAX,
     Answered,
-    Api,
     Decoder,
     Encoder,
     PartsEncoder,
@@ -62,10 +63,18 @@ _REMEMBERED_BYTES_MAX = 256
 _PRODUCE = produce.API.key.to_bytes(2, "big")
 _COPIED_BYTES = 1_024
 
-# By (api_key << 16) + api_version, filled on first use of a version.
-_decoders: dict[int, tuple[bool, Decoder]] = {}
-_encoders: dict[int, tuple[bytes, Encoder]] = {}
-_parts_encoders: dict[int, tuple[bytes, PartsEncoder]] = {}
+
+@frozen
+class _Codec:
+    is_flexible: bool
+    decode: Decoder
+    tagged_fields: bytes  # of the response header
+    encode: Encoder
+    encode_parts: PartsEncoder | None
+
+
+_codecs: dict[int, _Codec] = {}
+"""By ``(api_key << 16) + api_version``, filled on first use of a version."""
 
 
 def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[RequestHeader, WireRequest]:
@@ -121,11 +130,10 @@ def _decode(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]
                 raise ProtocolError(f"the client id claims {length} bytes where {len(frame) - 10} are left")
             client_id = str(frame[10:position], "utf-8", UTF8_AS_JAVA)
         header = RequestHeader(api_key, api_version, correlation_id, client_id)
-        entry = _decoders.get((api_key << 16) + api_version) or _load_decoder(header)
-        is_flexible, decode = entry
-        if is_flexible:
+        codec = _codecs.get((api_key << 16) + api_version) or _load_codec(header)
+        if codec.is_flexible:
             position = skip_tagged_fields(frame, position)
-        return header, decode(frame, position, header, client_host)
+        return header, codec.decode(frame, position, header, client_host)
     except (struct.error, IndexError):
         raise ProtocolError(f"{_describe(header)} of {len(frame)} bytes is cut short", header) from None
     except MalformedError as error:
@@ -149,9 +157,9 @@ def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
         ProtocolError: a string is longer than 32,767 bytes, which only the echo of a malformed request can cause. The
             connection must be closed.
     """
-    tagged_fields, encode = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
+    codec = _codecs.get((header.api_key << 16) + header.api_version) or _load_codec(header)
     try:
-        body = tagged_fields + encode(response, header)
+        body = codec.tagged_fields + codec.encode(response, header)
     except MalformedError as error:
         raise ProtocolError(str(error)) from None
     return _pack_length_and_correlation_id(len(body) + 4, header.correlation_id) + body
@@ -165,18 +173,17 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
     Raises:
         ProtocolError: as for :func:`encode_response`, or the response is too large.
     """
-    entry = _parts_encoders.get((header.api_key << 16) + header.api_version) or _load_parts_encoder(header)
-    if entry is None:
+    codec = _codecs.get((header.api_key << 16) + header.api_version) or _load_codec(header)
+    if codec.encode_parts is None:
         return [encode_response(header, response)]
-    tagged_fields, encode = entry
     try:
-        parts = encode(response, header)
+        parts = codec.encode_parts(response, header)
     except MalformedError as error:
         raise ProtocolError(str(error)) from None
-    size = 4 + len(tagged_fields) + sum(map(len, parts))
+    size = 4 + len(codec.tagged_fields) + sum(map(len, parts))
     if size > FRAME_BYTES_MAX:
         raise ProtocolError(f"the answer of {size} bytes is larger than a frame can be")
-    head = _pack_length_and_correlation_id(size, header.correlation_id) + tagged_fields
+    head = _pack_length_and_correlation_id(size, header.correlation_id) + codec.tagged_fields
     if len(parts[0]) > _COPIED_BYTES:
         return [head, *parts]
     parts[0] = head + parts[0]
@@ -189,58 +196,32 @@ def load_newest() -> Iterator[None]:
     Otherwise the first request of a version takes milliseconds longer, and the very first one imports kio's schemas.
     """
     for api in APIS.values():
-        header = RequestHeader(api.key, api.versions.max_version, 0)
-        _load_decoder(header)
-        _load_encoder(header)
+        _load_codec(RequestHeader(api.key, api.versions.max_version, 0))
         yield
 
 
-def _load_decoder(header: RequestHeader) -> tuple[bool, Decoder]:
-    api = _served_api(header)
-    version = header.api_version
-    is_flexible = version >= api.flexible_from
-    if not _is_supported(api, version):
-        if api.key == _API_VERSIONS:
-            # The schema of the body is unknown.
-            return is_flexible, lambda frame, position, header, client_host: ApiVersions(unsupported_version=True)
-        raise UnsupportedVersionError(
-            f"{api.name} of version {version} is not served: {api.versions.min_version} to "
-            f"{api.versions.max_version} are",
-            header,
-        )
-    entry = is_flexible, api.make_decoder(version)
-    _decoders[(api.key << 16) + version] = entry
-    return entry
-
-
-def _load_encoder(header: RequestHeader) -> tuple[bytes, Encoder]:
-    api = _served_api(header)
-    version = header.api_version
-    if not _is_supported(api, version):
-        if api.key != _API_VERSIONS:
-            raise UnsupportedVersionError(f"{api.name} of version {version} is not served", header)
-        version = 0
-    tagged_fields = b"\x00" if version >= api.flexible_from and api.has_flexible_response_header else b""
-    entry = tagged_fields, api.make_encoder(version)
-    if version == header.api_version:
-        _encoders[(api.key << 16) + version] = entry
-    return entry
-
-
-def _load_parts_encoder(header: RequestHeader) -> tuple[bytes, PartsEncoder] | None:
-    api, version = _served_api(header), header.api_version
-    if api.make_parts_encoder is None or not _is_supported(api, version):
-        return None
-    tagged_fields, _ = _load_encoder(header)
-    entry = _parts_encoders[(api.key << 16) + version] = tagged_fields, api.make_parts_encoder(version)
-    return entry
-
-
-def _served_api(header: RequestHeader) -> Api:
-    api = APIS.get(header.api_key)
+def _load_codec(header: RequestHeader) -> _Codec:
+    api, version = APIS.get(header.api_key), header.api_version
     if api is None:
         raise UnknownApiError(f"{_name_of(header.api_key)} is not served", header)
-    return api
+    least, most = api.versions
+    is_flexible = version >= api.flexible_from
+    if not least <= version <= most:
+        if api.key == _API_VERSIONS:
+            # The schema of the body is unknown, and the response is of version 0.
+            return evolve(
+                _load_codec(RequestHeader(api.key, 0, 0)), is_flexible=is_flexible, decode=_unsupported_version
+            )
+        raise UnsupportedVersionError(f"{api.name} of version {version} is not served: {least} to {most} are", header)
+    tagged_fields = b"\x00" if is_flexible and api.has_flexible_response_header else b""
+    encode_parts = None if api.make_parts_encoder is None else api.make_parts_encoder(version)
+    codec = _Codec(is_flexible, api.make_decoder(version), tagged_fields, api.make_encoder(version), encode_parts)
+    _codecs[(api.key << 16) + version] = codec
+    return codec
+
+
+def _unsupported_version(frame: bytes, position: int, header: RequestHeader, client_host: str) -> ApiVersions:
+    return ApiVersions(unsupported_version=True)
 
 
 def _name_of(api_key: int) -> str:
@@ -250,10 +231,6 @@ def _name_of(api_key: int) -> str:
     if known is None:
         return f"API key {api_key}"
     return f"API key {api_key} ({''.join(word.capitalize() for word in known.split('_'))})"
-
-
-def _is_supported(api: Api, version: int) -> bool:
-    return api.versions.min_version <= version <= api.versions.max_version
 
 
 def _describe(header: RequestHeader | None) -> str:
