@@ -78,7 +78,7 @@ class TaskLogStore:
         self._waiting: dict[int, deque[tuple[Ticket, Sequence[LogRecord]]]] = {}
         self._writers: dict[int, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
-        self._prepared: dict[int, list[LogRecord] | LogStoreError] = {}
+        self._prepared: dict[int, list[LogRecord] | Exception] = {}
         self._coordinator: TakesAnswers | None = None
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
@@ -106,7 +106,7 @@ class TaskLogStore:
         prepared = self._prepared.pop(partition, None)
         if prepared is None:
             raise StoreContractError("a TaskLogStore is loaded by AsyncCoordinator, not by GroupCoordinator.load()")
-        if isinstance(prepared, LogStoreError):
+        if isinstance(prepared, Exception):
             raise prepared
         return prepared
 
@@ -117,7 +117,7 @@ class TaskLogStore:
             await asyncio.wait((writer,))
         try:
             self._prepared[partition] = [record async for record in self._store.read(partition)]
-        except LogStoreError as error:
+        except Exception as error:  # a store may raise any error, and the other log partitions are served
             self._prepared[partition] = error
 
     def forget_prepared(self, partition: int) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from struct import error as StructError  # noqa: N812
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from groupcoord.cluster.membership import LEASE_MS
 from groupcoord.cluster.slot_log import TAG_BYTES, Slot
@@ -41,7 +42,7 @@ from groupcoord.log_store import (
 )
 from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.records.codec import RecordEncodingError
-from groupcoord.storage.log.segment_files import all_records, batchable_runs, encode_records, last_records
+from groupcoord.storage.log.segment_files import all_records, batchable_runs, decoded, encode_records, last_records
 
 CHUNK_BYTES_MAX = 250_000
 """Size of a snapshot chunk. A chunk is made without yielding, which takes some tens of milliseconds."""
@@ -56,6 +57,7 @@ SNAPSHOT_BYTES_MIN = 1_000_000
 APPEND_COST_BYTES = 500
 """Cost of reading an append in addition to its bytes, as a number of bytes."""
 
+T = TypeVar("T")
 _NEXT_OFFSET = struct.Struct(">q")
 
 
@@ -98,7 +100,9 @@ class _Owned:
         self.snapshot_bytes = 0
 
     def load(self, loaded: Loaded) -> None:
-        self.loaded, self.next_offset = loaded, _end_offset(loaded)
+        self.loaded = loaded
+        with suppress(ValueError, StructError):  # malformed, so that the coordinator's load fails
+            self.next_offset = _end_offset(loaded)
         self.appended_bytes = sum(len(body) + APPEND_COST_BYTES for body in loaded.appends)
         self.snapshot_bytes = sum(map(len, loaded.chunks))
 
@@ -189,14 +193,15 @@ class SlotStore:
 
         Raises:
             NotLeaderError: the log partition is not owned, or was read before.
+            StorageError: a slot is malformed; raised while iterating.
         """
-        return all_records(self._take_batches(partition))
+        return self._decoded(partition, all_records)
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
         """Yield the records as :meth:`read` does, condensed for a load."""
-        return last_records(self._take_batches(partition))
+        return self._decoded(partition, last_records)
 
-    def _take_batches(self, partition: int) -> Iterator[Batch]:
+    def _decoded(self, partition: int, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
         owned = self._owned.get(partition)
         if owned is None or owned.loaded is None:
             is_driven = self.on_work is not _no_driver
@@ -205,7 +210,7 @@ class SlotStore:
         # Once only: later appends are not part of what was read, so a second load would go back in time. The memory is
         # freed as well. The first chunk holds the next offset.
         loaded, owned.loaded = owned.loaded, None
-        return chain.from_iterable(map(iter_batches, (*loaded.chunks[1:], *loaded.appends)))
+        return decoded(decode, _batches_of(loaded), f"log partition {partition}")
 
     def snapshot(self, partition: int, records: Iterable[tuple[int, Record]], now_ms: int) -> None:
         """Write a snapshot of a log partition and purge the slots that it replaces.
@@ -377,6 +382,11 @@ def _batches(run: Sequence[LogRecord], bytes_max: int) -> Iterator[bytes]:
     middle = len(run) // 2
     yield from _batches(run[:middle], bytes_max)
     yield from _batches(run[middle:], bytes_max)
+
+
+def _batches_of(loaded: Loaded) -> Iterator[Batch]:
+    _end_offset(loaded)  # without it no record may be appended
+    yield from chain.from_iterable(map(iter_batches, (*loaded.chunks[1:], *loaded.appends)))
 
 
 def _end_offset(loaded: Loaded) -> int:

@@ -391,7 +391,7 @@ class CopiedLogs:
             else:
                 records = dropwhile(lambda record: record.offset < end_offset, store.read(partition))
             found = list(islice(records, COPIED_AT_ONCE))
-        except LogStoreError as error:
+        except Exception as error:  # a store may raise any error, and the append that is copied has succeeded
             raise FailedLogError(str(error)) from error
         for run in batchable_runs(_encodable(found), BATCH_RECORDS):
             self._add(run, copy)

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, LoadError, LogRecord, ManualClock, MemoryLogStore, PartitionStatus
-from groupcoord.aio import AsyncCoordinator
+from groupcoord.aio import AsyncCoordinator, TaskLogStore, ThreadLogStore
 from groupcoord.aio.coordinator import RECORDS_AT_ONCE
 from groupcoord.coordinator.answers import sleep_s
 from groupcoord.core.log.records import OffsetCommitRecord
@@ -211,19 +211,24 @@ def test_loading_lets_others_have_their_turn() -> None:
 
 
 class _BrokenStore(MemoryLogStore):
-    is_broken = True
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error, self.is_broken = error, True
 
     def read(self, partition: int) -> Any:
         if self.is_broken and partition == 1:
-            raise StorageError("no such disk")
+            raise self.error
         return super().read(partition)
 
 
-def test_a_log_that_cannot_be_read() -> None:
+@pytest.mark.parametrize("error", [StorageError("no such disk"), OSError("no such disk")])
+@pytest.mark.parametrize("in_tasks", [False, True])
+def test_a_log_that_cannot_be_read(error: Exception, in_tasks: bool) -> None:
     """Entering raises; who starts by hand serves the others, and loads the broken one again later."""
 
     async def story() -> None:
-        store = _BrokenStore()
+        broken = _BrokenStore(error)
+        store = TaskLogStore(ThreadLogStore(broken)) if in_tasks else broken
         with pytest.raises(LoadError, match="no such disk"):
             async with AsyncCoordinator(GroupCoordinator(config=CONFIG, log_store=store)):
                 pytest.fail("it was entered")
@@ -236,7 +241,7 @@ def test_a_log_that_cannot_be_read() -> None:
             PartitionStatus.FAILED,
             PartitionStatus.ACTIVE,
         ]
-        store.is_broken = False
+        broken.is_broken = False
         await coordinator.load(1)
         assert status(1) is PartitionStatus.ACTIVE
         await coordinator.close()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,7 +24,7 @@ from groupcoord.broker.transactions.requests import answer_describe_producers
 from groupcoord.broker.work import do_whole
 from groupcoord.core.log.records import OFFSETS_TOPIC, OffsetCommitRecord
 from groupcoord.core.messages import CompleteTransaction, OffsetCommit, OffsetToCommit, TopicToCommit, TxnOffsetCommit
-from groupcoord.log_store import LogStore
+from groupcoord.log_store import LogStore, StorageError
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.codec import decode_record
 from groupcoord.storage import topic_logs
@@ -279,6 +280,21 @@ def test_copies_take_no_more_memory_than_allowed() -> None:
         fetched = world.fetch(offset)
         assert offsets_in(fetched) == [(offset, offset)]
     assert fetched.log_start_offset > 0
+
+
+@pytest.mark.parametrize("error", [StorageError("gone"), ValueError("gone")])
+def test_a_copied_log_that_cannot_be_read(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever error its store raises, readers fail with KAFKA_STORAGE_ERROR, and commits succeed."""
+    store = MemoryLogStore()
+    world = OffsetsTopic(store)
+    world.commit(5)
+    waiting = world.send(1, max_wait_ms=10_000, min_bytes=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "read_from", Mock(side_effect=error))
+        world.commit(6)
+        assert world.fetch().error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert waiting.answers == []
+    assert offsets_in(world.fetch()) == [(0, 5), (1, 6)]
 
 
 def test_a_store_that_reads_from_the_beginning_only() -> None:

@@ -9,14 +9,17 @@ from crc32c import crc32c
 
 from groupcoord.core.log.records import TransactionMarker
 from groupcoord.errors import ErrorCode
+from groupcoord.log_store import StorageError
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.compression import Compression
+from groupcoord.records.share_state import decode_share_state
 from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.storage.log.batches import ProducedBatch, read_produced
 from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.storage.log.memory_segment import SEGMENT_BYTES
 from groupcoord.storage.log.producers import PRODUCERS_MAX
 from groupcoord.storage.log.settings import LOG_BYTES, PRODUCER_BYTES, LogMemory, TopicLogSettings
+from groupcoord.storage.stores.topics import TopicLogStore, batches_of
 from groupcoord.storage.topic_logs import TopicLogs
 from tests.topic_logs.batches import NOW_MS, TOPIC, find_time, numbered, produced
 
@@ -144,6 +147,28 @@ def test_a_full_memory_refuses_and_keeps(memory: LogMemory, log: PartitionLog) -
     assert memory.used_bytes <= memory.bytes_max
     log.delete_before(log.end_offset)
     log.append(large, SETTINGS, NOW_MS)
+
+
+@pytest.mark.parametrize(("position", "value"), [(8, b"\x7f"), (30, b"?")], ids=["length", "contents"])
+def test_a_malformed_batch_fails_a_load(log: PartitionLog, position: int, value: bytes) -> None:
+    """Its records can't be read as those of a log store; the ones before it are."""
+    log.append(produced(b"sound"), SETTINGS, NOW_MS)
+    data = bytearray(produced(b"damaged").data)
+    data[7:8] = b"\x01"
+    data[position : position + 1] = value
+    log.append_encoded(bytes(data), 1, NOW_MS, SETTINGS)
+    store = TopicLogStore(lambda index: log, lambda index: True, lambda: SETTINGS, decode_share_state)
+    records = iter(store.read(0))
+    assert next(records).offset == 0
+    with pytest.raises(StorageError, match="log partition 0 can't be read"):
+        next(records)
+
+
+def test_the_last_records_were_compacted(log: PartitionLog) -> None:
+    """A load ends where nothing is left."""
+    log.append(produced(b"kept"), SETTINGS, NOW_MS)
+    log.end_offset = 5
+    assert [batch.base_offset for batch in batches_of(log)] == [0]
 
 
 def test_a_refused_producer_is_not_known() -> None:

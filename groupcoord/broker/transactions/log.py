@@ -11,7 +11,6 @@ transaction); ``TransactionMetadata`` and ``TransactionCoordinator`` of Apache K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -350,7 +349,6 @@ class ProducerIds:
         self._reserved = end
 
 
-READ_BYTES = 1_048_576
 MEMORY_SEGMENT_BYTES = 262_144
 """Largest segment in memory, so that superseded records can soon be dropped."""
 
@@ -451,14 +449,8 @@ class TransactionLog:
 
 def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the keys and values of a log, without markers."""
-    from groupcoord.records.batches import TruncatedBatchError, iter_batches
+    from groupcoord.storage.stores.topics import batches_of
 
-    offset = log.start_offset
-    while offset < log.end_offset:
-        read = log.read(offset, log.end_offset, READ_BYTES, takes_first=True)
-        with suppress(TruncatedBatchError):  # the last batch may be; the next read completes it
-            for batch in iter_batches(b"".join(read.parts)):
-                if not batch.is_control:
-                    yield from ((key or b"", value) for _, _, key, value in batch.records())
-                # Compaction leaves gaps.
-                offset = batch.next_offset
+    for batch in batches_of(log):
+        if not batch.is_control:
+            yield from ((key or b"", value) for _, _, key, value in batch.records())

@@ -6,13 +6,15 @@ Reads take no lock and change nothing, so tools may use them on any segment file
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import ge
 from pathlib import Path
+from struct import error as StructError  # noqa: N812
+from typing import TypeVar
 
 from groupcoord.config.files import open_file
 from groupcoord.core.log.records import NO_PRODUCER_ID, CommitRecords
-from groupcoord.log_store import LoadedCommits, LogRecord
+from groupcoord.log_store import LoadedCommits, LogRecord, StorageError
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -27,6 +29,8 @@ from groupcoord.records.batches import (
 from groupcoord.records.codec import KEY_STARTS, decode_control, decode_record
 from groupcoord.records.commit_batch import FoundCommit, read_commits
 from groupcoord.records.salvage import ReadAt
+
+T = TypeVar("T")
 
 CHUNK_BYTES = 5_242_880
 
@@ -179,6 +183,14 @@ def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
             LogRecord(decode(key or b"", value, producer_id, producer_epoch), timestamp_ms, offset, (key or b"", value))
             for offset, timestamp_ms, key, value in records
         ]
+
+
+def decoded(decode: Callable[[Iterator[Batch]], Iterator[T]], batches: Iterator[Batch], name: str) -> Iterator[T]:
+    """Yield the result of a function over batches; a malformed one raises StorageError with the name of the log."""
+    try:
+        yield from decode(batches)
+    except (ValueError, StructError) as error:
+        raise StorageError(f"{name} can't be read: {error}") from error
 
 
 def records_of(batch: Batch) -> list[EncodedRecord]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from groupcoord.errors import RecordTooLargeError
 from groupcoord.log_store import LogRecord, Ticket
-from groupcoord.records.batches import TruncatedBatchError, iter_batches
+from groupcoord.records.batches import Batch, TruncatedBatchError, iter_batches
 from groupcoord.records.codec import RecordEncodingError
-from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.storage.log.segment_files import encode_records
+from groupcoord.storage.errors import TopicLogError
+from groupcoord.storage.log.segment_files import decoded, encode_records
 from groupcoord.storage.log.settings import TopicLogSettings
 
 if TYPE_CHECKING:
@@ -23,6 +23,28 @@ READ_BYTES = 1024 * 1024
 
 Decode = Callable[[bytes, bytes | None], object]
 """Decodes a record from its key and value."""
+
+
+def batches_of(log: PartitionLog) -> Iterator[Batch]:
+    """Yield the batches of a log up to its present end.
+
+    InvalidBatchError means that a batch is malformed, TopicLogError that a file can't be read.
+    """
+    offset, end_offset = log.start_offset, log.end_offset
+    while offset < end_offset:
+        before, read = offset, b"".join(log.read(offset, end_offset, READ_BYTES, takes_first=True).parts)
+        # Compaction has removed the last records.
+        if not read:
+            return
+        try:
+            for batch in iter_batches(read):
+                yield batch
+                # Compaction leaves gaps.
+                offset = batch.next_offset
+        # The last batch may be cut. If it is the first, the loop would never end.
+        except TruncatedBatchError:
+            if offset == before:
+                raise
 
 
 class TopicLogStore:
@@ -58,25 +80,17 @@ class TopicLogStore:
         return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        if not self._has_log(partition):
-            return
-        log = self._log(partition)
-        offset, end_offset = log.start_offset, log.end_offset
-        while offset < end_offset:
-            read = b"".join(log.read(offset, end_offset, READ_BYTES, takes_first=True).parts)
-            first = offset
-            with suppress(TruncatedBatchError):  # the last batch may be cut
-                for batch in iter_batches(read):
-                    for record_offset, timestamp_ms, key, value in batch.records():
-                        # DeleteRecords may have raised the start inside of a batch.
-                        if record_offset >= offset:
-                            found = self._decode(bytes(key or b""), None if value is None else bytes(value))
-                            yield LogRecord(found, timestamp_ms, record_offset)  # type: ignore[arg-type]
-                    first = batch.next_offset
-            # Otherwise the loop would never end.
-            if first == offset:
-                raise FailedLogError(f"log partition {partition} can't be read from offset {offset} on")
-            offset = first
+        if self._has_log(partition):
+            log = self._log(partition)
+            yield from decoded(partial(self._records, log.start_offset), batches_of(log), f"log partition {partition}")
+
+    def _records(self, start_offset: int, batches: Iterator[Batch]) -> Iterator[LogRecord]:
+        for batch in batches:
+            for offset, timestamp_ms, key, value in batch.records():
+                # DeleteRecords may have raised the start inside of a batch.
+                if offset >= start_offset:
+                    found = self._decode(bytes(key or b""), None if value is None else bytes(value))
+                    yield LogRecord(found, timestamp_ms, offset)  # type: ignore[arg-type]
 
     def delete_before(self, partition: int, offset: int) -> None:
         """Delete the records before an offset; on an error they stay."""
