@@ -227,7 +227,7 @@ def test_markers_name_the_epoch_of_the_coordinator(world: TransactionWorld, clie
     client.end(producer)
     ends = world.data.log(written, 1)
     assert ends is not None
-    assert [found.coordinator_epoch for found in ends.producers.active()] == [5]
+    assert [found.coordinator_epoch for found in ends.producers.last_entries().values()] == [5]
 
 
 def test_memory_does_not_grow_with_transactions(world: TransactionWorld, client: ProducerClient) -> None:

@@ -91,11 +91,13 @@ class CompactedLog:
         self.written += [Found(end_offset + number, at_ms, *record) for number, record in enumerate(records)]
 
     def _next_sequence(self, producer_id: int) -> int:
-        known = {producer.producer_id: producer.last_sequence for producer in self.log.producers.active()}
+        known = {
+            producer.producer_id: producer.last_sequence for producer in self.log.producers.last_entries().values()
+        }
         return -1 if producer_id < 0 else known.get(producer_id, -1) + 1
 
     def end(self, producer_id: int, *, committed: bool) -> None:
-        begin = {producer.producer_id: producer.first_offset for producer in self.log.producers.active()}[producer_id]
+        begin = self.log.producers.last_entries()[producer_id].first_offset
         if not committed:
             self.aborted |= {
                 offset
@@ -299,7 +301,7 @@ def test_a_producer_goes_on_where_it_was(world: CompactedLog) -> None:
         for snapshot in world.disk.folder().glob("*.snapshot"):
             snapshot.unlink()
         world.disk.kill()
-    known = {producer.producer_id: producer.last_sequence for producer in world.log.producers.active()}
+    known = {producer.producer_id: producer.last_sequence for producer in world.log.producers.last_entries().values()}
     assert known == {7: 0}
 
 

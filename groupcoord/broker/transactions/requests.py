@@ -143,7 +143,9 @@ def _describe(name: str, index: int, data: TopicData, permissions: Permissions) 
         log = data.log(topic, index)
     except FailedLogError as error:
         return DescribedPartition(index, error.error_code)
-    producers = () if log is None else tuple(DescribedProducer(*producer) for producer in log.producers.active())
+    entries = () if log is None else log.producers.last_entries().values()
+    # Without the offsets of the last batch.
+    producers = tuple(DescribedProducer(*entry[:3], *entry[5:]) for entry in entries)
     return DescribedPartition(index, ErrorCode.NONE, producers)
 
 

@@ -20,7 +20,7 @@ from groupcoord.storage.log.folder import CLEANED_SUFFIX, finish_swap, swap_path
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.storage.log.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment, Segment
-from groupcoord.storage.log.producers import LastRecord
+from groupcoord.storage.log.producers import ProducerEntry
 from groupcoord.storage.log.segment_files import COMPACTION_CHUNK_BYTES, read_batches
 from groupcoord.storage.log.settings import TopicLogSettings
 
@@ -183,10 +183,10 @@ class CompactableLog(ABC):
                 yield 1
         return Outlook(self._limit(self._log.groups(), dirty_base, now_ms), aborted)
 
-    def last_records(self) -> Mapping[int, LastRecord]:
+    def last_entries(self) -> Mapping[int, ProducerEntry]:
         """Return what must stay for each producer."""
         # Batches of the coordinator have no sequences.
-        return self._log.producers.last_records() if self._keeps_sequences else {}
+        return self._log.producers.last_entries() if self._keeps_sequences else {}
 
     def rewrite(self, group: Sequence[int]) -> Rewrite:
         """Begin to rewrite consecutive segments."""

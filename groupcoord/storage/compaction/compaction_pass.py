@@ -34,7 +34,7 @@ from groupcoord.records.compression import DecompressionError
 from groupcoord.storage.compaction.compactable_logs import CompactableLog, Work
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
 from groupcoord.storage.log.index import AbortedTransaction
-from groupcoord.storage.log.producers import LastRecord
+from groupcoord.storage.log.producers import NO_OFFSET, ProducerEntry
 
 
 class CleanedTransactions:
@@ -102,7 +102,7 @@ class CompactionPass:
         self._now_ms = now_ms
         self._last_offsets: dict[bytes, int] = {}
         self._end = first_dirty  # end of the range of ``_last_offsets``
-        self._last_records: Mapping[int, LastRecord] = {}
+        self._last_entries: Mapping[int, ProducerEntry] = {}
         # Offsets below are compacted after the pass; unchanged if nothing could be done.
         self.first_dirty = first_dirty
 
@@ -188,7 +188,7 @@ class CompactionPass:
 
     def _compact(self, group: list[int], transactions: CleanedTransactions) -> Work:
         # For each group, since producers write during the pass.
-        self._last_records = self._log.last_records()
+        self._last_entries = self._log.last_entries()
         rewrite = self._log.rewrite(group)
         try:
             # A single segment that keeps every batch is not rewritten.
@@ -250,13 +250,13 @@ class CompactionPass:
         return kept
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
-        last = self._last_records.get(batch.producer_id)
+        last = self._last_entries.get(batch.producer_id)
         if last is None:
             return False
         # Any marker of the epoch holds it.
-        if last.data_offset is None:
+        if last.last_offset == NO_OFFSET:
             return batch.is_control and batch.producer_epoch == last.producer_epoch
-        return batch.next_offset - 1 == last.data_offset
+        return batch.next_offset - 1 == last.last_offset
 
 
 def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:

@@ -39,18 +39,6 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 
 
-class LastRecord(NamedTuple):
-    """Part of the log that must stay for a remembered producer.
-
-    Attributes:
-        data_offset: the offset of its last record, or None if it has no batch since its last change of epoch.
-        producer_epoch: the epoch of its last batch or marker.
-    """
-
-    data_offset: int | None
-    producer_epoch: int
-
-
 class RememberedBatch(NamedTuple):
     """A recent batch, which may be sent again."""
 
@@ -71,17 +59,6 @@ class _Producer:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-
-class ActiveProducer(NamedTuple):
-    """State of a producer in a DescribeProducers response (KIP-664)."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp_ms: int
-    coordinator_epoch: int
-    first_offset: int
 
 
 class ProducerEntry(NamedTuple):
@@ -166,31 +143,6 @@ class ProducerStates:
             heapq.heappop(queue)
         return None
 
-    def active(self) -> list[ActiveProducer]:
-        return [
-            ActiveProducer(
-                producer_id,
-                producer.producer_epoch,
-                producer.last_sequence,
-                producer.last_timestamp_ms,
-                producer.coordinator_epoch,
-                NO_OFFSET if producer.first_offset is None else producer.first_offset,
-            )
-            for producer_id, producer in self._producers.items()
-        ]
-
-    def last_records(self) -> dict[int, LastRecord]:
-        """Return what compaction must keep of each producer, so that reading the log again gives the same state."""
-        found = {}
-        for producer_id, producer in self._producers.items():
-            last = producer.batches[-1] if producer.batches else None
-            offset = None
-            if last is not None:
-                # Sequence numbers wrap to 0.
-                offset = last.base_offset + (last.last_sequence - last.base_sequence) % SEQUENCE_END
-            found[producer_id] = LastRecord(offset, producer.producer_epoch)
-        return found
-
     # ------------------------------------------------------------ snapshots
 
     def entries(self) -> Iterator[ProducerEntry]:
@@ -206,6 +158,10 @@ class ProducerStates:
             if not producer.batches:
                 unsent = NO_SEQUENCE, NO_OFFSET, 0, producer.last_timestamp_ms
                 yield ProducerEntry(producer_id, producer.producer_epoch, *unsent, *behind)
+
+    def last_entries(self) -> dict[int, ProducerEntry]:
+        """Return the newest entry of each producer, by its id."""
+        return {entry.producer_id: entry for entry in self.entries()}
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
         for entry in entries:
