@@ -247,10 +247,10 @@ class TopicLogs:
         return self._cleaner
 
     def _compactable(self, topics: Iterable[tuple[NamedTopic, TopicLogSettings]]) -> Logs:
-        from groupcoord.storage.compaction.compactable_logs import compactable
+        from groupcoord.storage.compaction.compactable_logs import CompactableLog
 
         return {
-            (topic.name, index): compactable(log, settings)
+            (topic.name, index): CompactableLog(log, settings)
             for topic, settings in topics
             for index, log in self._logs.get(topic.topic_id, {}).items()
             if log.failure is None

@@ -5,23 +5,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.records.batches import Batch
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
-from groupcoord.storage.files import segment_path, sync_path
+from groupcoord.storage.files import sync_path
 from groupcoord.storage.log.file_log import SegmentLog
 from groupcoord.storage.log.file_segment import FileSegment
 from groupcoord.storage.log.folder import CLEANED_SUFFIX, finish_swap, swap_path
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.memory_log import PartitionLog
-from groupcoord.storage.log.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment, Segment
+from groupcoord.storage.log.memory_segment import SEGMENT_BYTES, MemorySegment, Segment
 from groupcoord.storage.log.producers import ProducerEntry
-from groupcoord.storage.log.segment_files import COMPACTION_CHUNK_BYTES, read_batches
 from groupcoord.storage.log.settings import TopicLogSettings
 
 SYNC_POLL_S = 0.001
@@ -35,31 +33,6 @@ class Extent(NamedTuple):
 
     base_offset: int
     size_bytes: int
-
-
-class Outlook(NamedTuple):
-    """Limits of a pass.
-
-    Attributes:
-        limit: batches from this offset on must stay.
-        aborted: the aborted transactions that may have records left.
-    """
-
-    limit: int
-    aborted: Sequence[AbortedTransaction]
-
-
-class Rewrite(Protocol):
-    """New segment that replaces some others."""
-
-    def add(self, batch: Batch, kept: bytes | None) -> None:
-        """Add what stays of a batch of the old segments, or None."""
-
-    def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
-        """Replace the old segments, with the aborted transactions whose markers stay."""
-
-    def close(self) -> None:
-        """Discard what was not committed."""
 
 
 class InterruptedSwapError(OSError):
@@ -88,35 +61,27 @@ def sync(path: Path) -> Work:
         raise errors[0]
 
 
-def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> CompactableLog:
-    """Return the compactable form of a log.
-
-    With ``keeps_sequences`` the last batch of each producer stays, without records, so that sequences continue.
-    """
-    if isinstance(log, SegmentLog):
-        return _FileLog(log, settings, settings.segment_bytes, keeps_sequences=keeps_sequences)
-    # So that a copy needs little memory.
-    return _MemoryLog(log, settings, SEGMENT_BYTES, keeps_sequences=keeps_sequences)
-
-
-class CompactableLog(ABC):
+class CompactableLog:
     """Log as a compaction pass uses it. Methods except :meth:`dirtiness` may raise OSError and InvalidBatchError.
 
-    Attributes:
+    Args:
+        log: the log, in memory or in files.
         settings: when to compact and what may be dropped.
+        keeps_sequences: whether the last batch of each producer stays, without records, so that sequences continue.
+
+    Attributes:
         segment_bytes: the largest segment that small ones are merged into.
         is_given_up: True if segments or the log were deleted: the pass must end.
     """
 
-    def __init__(
-        self, log: PartitionLog, settings: TopicLogSettings, segment_bytes: int, *, keeps_sequences: bool
-    ) -> None:
+    def __init__(self, log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> None:
         self.settings = settings
-        self.segment_bytes = segment_bytes
+        # In memory small segments, so that a copy needs little.
+        self.segment_bytes = settings.segment_bytes if isinstance(log, SegmentLog) else SEGMENT_BYTES
         self.is_given_up = False
         self._keeps_sequences = keeps_sequences
         self._log = log
-        self._rewrite: Rewrite | None = None
+        self._rewrite: _FileRewrite | _MemoryRewrite | None = None
 
     def give_up(self) -> None:
         self.is_given_up = True
@@ -134,7 +99,8 @@ class CompactableLog(ABC):
             limit = self._limit(groups, first_dirty, now_ms)
         except OSError:
             return None  # its readers get the error
-        dirtiness = dirty_part(CompactableLog.extents(self), first_dirty, limit)  # in bytes, also in memory
+        sizes = [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
+        dirtiness = dirty_part(sizes, first_dirty, limit)
         is_due = dirtiness > self.settings.min_cleanable_ratio
         return dirtiness if is_due or (dirtiness and self._is_overdue(groups, first_dirty, now_ms)) else None
 
@@ -169,10 +135,13 @@ class CompactableLog(ABC):
         return [segment.base_offset for segment in self._log.segments]
 
     def extents(self) -> list[Extent]:
-        return [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
+        return [Extent(segment.base_offset, segment.filled_bytes) for segment in self._log.segments]
 
-    def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
-        """Determine how far the log may be compacted from a segment on."""
+    def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, tuple[int, Sequence[AbortedTransaction]]]:
+        """Return the offset from which on batches must stay, and the aborted transactions that may have records left.
+
+        ``dirty_base``: the base offset of the first segment that is compacted.
+        """
         # Deletions of segments end the pass from here on.
         self._log.compaction = self
         aborted: list[AbortedTransaction] = []
@@ -181,31 +150,28 @@ class CompactableLog(ABC):
             for number in range(len(known)):
                 aborted.append(known[number])
                 yield 1
-        return Outlook(self._limit(self._log.groups(), dirty_base, now_ms), aborted)
+        return self._limit(self._log.groups(), dirty_base, now_ms), aborted
 
     def last_entries(self) -> Mapping[int, ProducerEntry]:
         """Return what must stay for each producer."""
         # Batches of the coordinator have no sequences.
         return self._log.producers.last_entries() if self._keeps_sequences else {}
 
-    def rewrite(self, group: Sequence[int]) -> Rewrite:
+    def rewrite(self, group: Sequence[int]) -> _FileRewrite | _MemoryRewrite:
         """Begin to rewrite consecutive segments."""
         segments = self._log.segments
         first = next(number for number, segment in enumerate(segments) if segment.base_offset == group[0])
-        self._rewrite = self._rewriting(segments[first : first + len(group)])
+        old, log = segments[first : first + len(group)], self._log
+        self._rewrite = _FileRewrite(log, old) if isinstance(log, SegmentLog) else _MemoryRewrite(log, old)
         return self._rewrite
 
-    @abstractmethod
     def batches(self, base_offset: int) -> Iterator[Batch]:
-        """Yield the batches of a segment."""
+        return self._segment(base_offset).batches()
 
-    @abstractmethod
     def make_durable(self, base_offset: int) -> Work:
-        """Make a segment survive a power failure, if the log is on a disk."""
-
-    @abstractmethod
-    def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
-        """Return the rewrite of some segments."""
+        segment = self._segment(base_offset)
+        if isinstance(segment, FileSegment):
+            yield from sync(Path(segment.path))
 
     def _segment(self, base_offset: int) -> Segment:
         return next(segment for segment in self._log.segments if segment.base_offset == base_offset)
@@ -220,28 +186,6 @@ def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float
 
 
 # ---------------------------------------------------------------- in memory
-
-
-class _MemoryLog(CompactableLog):
-    def extents(self) -> list[Extent]:
-        found = []
-        for segment in self._log.segments:
-            assert isinstance(segment, MemorySegment)
-            # Segments in memory are bounded in batches, too; a batch counts as its part of a segment.
-            size_bytes = max(segment.size_bytes, segment.batch_count * SEGMENT_BYTES // SEGMENT_BATCHES)
-            found.append(Extent(segment.base_offset, size_bytes))
-        return found
-
-    def batches(self, base_offset: int) -> Iterator[Batch]:
-        segment = self._segment(base_offset)
-        assert isinstance(segment, MemorySegment)
-        return segment.batches()
-
-    def make_durable(self, base_offset: int) -> Work:
-        yield from ()
-
-    def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
-        return _MemoryRewrite(self._log, segments)
 
 
 class _MemoryRewrite:
@@ -282,26 +226,6 @@ class _MemoryRewrite:
 
 
 # ---------------------------------------------------------------- in files
-
-
-class _FileLog(CompactableLog):
-    _log: SegmentLog
-
-    def batches(self, base_offset: int) -> Iterator[Batch]:
-        segment = self._segment(base_offset)
-        return read_batches(
-            segment_path(self._log.folder.path, base_offset),
-            base_offset=base_offset,
-            end_offset=segment.next_offset,
-            end=segment.size_bytes,
-            chunk_bytes=COMPACTION_CHUNK_BYTES,
-        )
-
-    def make_durable(self, base_offset: int) -> Work:
-        return sync(segment_path(self._log.folder.path, base_offset))
-
-    def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
-        return _FileRewrite(self._log, segments)
 
 
 class _FileRewrite:

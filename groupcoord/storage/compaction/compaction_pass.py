@@ -114,9 +114,9 @@ class CompactionPass:
         log = self._log
         bases = log.bases()
         dirty_base = max((base for base in bases if base <= self.first_dirty), default=bases[0])
-        outlook = yield from log.outlook(dirty_base, self._now_ms)
+        end_limit, aborted = yield from log.outlook(dirty_base, self._now_ms)
         # Whole segments only.
-        limit = max((base for base in bases if base <= outlook.limit), default=bases[0])
+        limit = max((base for base in bases if base <= end_limit), default=bases[0])
         if limit <= self.first_dirty:
             return
         # The records that replace others must survive a power failure first.
@@ -124,10 +124,10 @@ class CompactionPass:
             yield from log.make_durable(base)
         dirty = bases[bases.index(dirty_base) : bases.index(limit) + 1]
         # A transaction whose marker lies before the dirty section would never end in this pass.
-        unread = [transaction for transaction in outlook.aborted if transaction.last_offset >= dirty_base]
+        unread = [transaction for transaction in aborted if transaction.last_offset >= dirty_base]
         end = yield from self._note_keys(dirty, CleanedTransactions(unread))
         self._end = end
-        transactions = CleanedTransactions(outlook.aborted)
+        transactions = CleanedTransactions(aborted)
         for group in self._groups(end):
             yield from self._compact(group, transactions)
         self.first_dirty = end

@@ -33,7 +33,7 @@ from groupcoord.storage.log.folder import NOTHING_ACKNOWLEDGED, Acknowledged, Lo
 from groupcoord.storage.log.index import LeaderEpochs
 from groupcoord.storage.log.memory_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
 from groupcoord.storage.log.memory_segment import Segment
-from groupcoord.storage.log.segment_files import OFFSETS_END, read_batches
+from groupcoord.storage.log.segment_files import CHUNK_BYTES, OFFSETS_END, read_batches
 from groupcoord.storage.log.settings import LEADER_EPOCH, NO_LEADER_EPOCH, LogMemory, TopicLogSettings
 
 P = ParamSpec("P")
@@ -548,9 +548,8 @@ class SegmentLog(PartitionLog):
         try:
             # A copy, since appends may roll meanwhile.
             for segment in [segment for segment in self._segments if segment.base_offset < end_offset]:
-                self._reading = path = segment_path(self.folder.path, segment.base_offset)
-                ends = {"end_offset": segment.next_offset, "end": segment.size_bytes}
-                for batch in read_batches(path, base_offset=segment.base_offset, **ends):
+                self._reading = Path(segment.path)
+                for batch in segment.batches(CHUNK_BYTES):
                     if batch.base_offset >= end_offset:
                         return  # appended meanwhile
                     yield batch

@@ -32,7 +32,13 @@ from groupcoord.storage.log.index import (
     MemoryEntries,
 )
 from groupcoord.storage.log.memory_segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
-from groupcoord.storage.log.segment_files import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
+from groupcoord.storage.log.segment_files import (
+    COMPACTION_CHUNK_BYTES,
+    OFFSETS_END,
+    RELATIVE_OFFSETS_END,
+    read_batches,
+    read_headers,
+)
 from groupcoord.storage.log.settings import LogMemory, TopicLogSettings
 
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
@@ -341,13 +347,17 @@ class FileSegment(Segment):
 
     # ------------------------------------------------------------ reading
 
-    def headers(
-        self, position: int = 0, end: int | None = None, chunk_bytes: int = HEADERS_CHUNK_BYTES
-    ) -> Iterator[Batch]:
+    def batches(self, chunk_bytes: int = COMPACTION_CHUNK_BYTES) -> Iterator[Batch]:
+        path, end = Path(self.path), self.size_bytes
+        return read_batches(
+            path, base_offset=self.base_offset, end_offset=self.next_offset, end=end, chunk_bytes=chunk_bytes
+        )
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[Batch]:
         """Yield the batches between two positions, without their records. A corrupt one raises FailedLogError."""
         end = self.size_bytes if end is None else end
         try:
-            yield from read_headers(self._read_at, self.base_offset, position, end, chunk_bytes)
+            yield from read_headers(self._read_at, self.base_offset, position, end)
         except InvalidBatchError as error:
             raise FailedLogError(f"{self.path}: {error}") from error
 

@@ -52,6 +52,11 @@ class Segment(ABC):
         return True
 
     @property
+    def filled_bytes(self) -> int:
+        """Its part of ``segment.bytes``, as compaction merges segments."""
+        return self.size_bytes
+
+    @property
     @abstractmethod
     def max_timestamp_ms(self) -> int:
         """Largest timestamp, or -1."""
@@ -83,6 +88,10 @@ class Segment(ABC):
         """Free its memory or delete its files."""
 
     # ------------------------------------------------------------ reading; all raise FailedLogError
+
+    @abstractmethod
+    def batches(self) -> Iterator[Batch]:
+        """Yield all batches. InvalidBatchError means that one is malformed, OSError that a file can't be read."""
 
     @abstractmethod
     def first_batch_ms(self) -> int:
@@ -231,8 +240,9 @@ class MemorySegment(Segment):
         return iter_batches(self.view(0, self.size_bytes), check_crc=False)
 
     @property
-    def batch_count(self) -> int:
-        return len(self._positions)
+    def filled_bytes(self) -> int:
+        # A segment is full with so many batches, too.
+        return max(self.size_bytes, len(self._positions) * SEGMENT_BYTES // SEGMENT_BATCHES)
 
     def first_batch_ms(self) -> int:
         return self._max_timestamps_ms[0] if self._max_timestamps_ms else NO_TIMESTAMP

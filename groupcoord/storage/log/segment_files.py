@@ -113,12 +113,10 @@ def _checked_end(batch: Batch, next_offset: int, end_offset: int) -> int:
     return batch.next_offset
 
 
-def read_headers(
-    read_at: ReadAt, base_offset: int, position: int, end: int, chunk_bytes: int = HEADERS_CHUNK_BYTES
-) -> Iterator[Batch]:
+def read_headers(read_at: ReadAt, base_offset: int, position: int, end: int) -> Iterator[Batch]:
     """Yield the batches of a segment file without reading what follows their headers.
 
-    Control batches and batches of formats v0 and v1 are read as a whole. ``chunk_bytes`` must hold a header.
+    Control batches and batches of formats v0 and v1 are read as a whole.
 
     Raises:
         InvalidBatchError: there is no batch, or its offsets are invalid.
@@ -127,7 +125,7 @@ def read_headers(
     next_offset, end_offset = base_offset, offsets_end(base_offset)
     while position < end:
         if position + BATCH_HEADER_BYTES > start + len(chunk):
-            start, chunk = position, read_at(position, min(chunk_bytes, end - position))
+            start, chunk = position, read_at(position, min(HEADERS_CHUNK_BYTES, end - position))
         at = position - start
         if len(chunk) < at + LOG_OVERHEAD_BYTES + MAGIC_POSITION:
             raise TruncatedBatchError(position, BATCH_HEADER_BYTES, len(chunk) - at)

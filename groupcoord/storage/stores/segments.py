@@ -32,7 +32,7 @@ from groupcoord.log_store import (
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch
 from groupcoord.storage.compaction.cleaner import Cleaner, CleanerCheckpoint, Logs
-from groupcoord.storage.compaction.compactable_logs import InterruptedSwapError, compactable
+from groupcoord.storage.compaction.compactable_logs import CompactableLog, InterruptedSwapError
 from groupcoord.storage.data_directory import DirectoryLock
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.files import OpenFiles, find_topic_id, list_partitions, partition_folder, read_topic_id
@@ -278,7 +278,9 @@ class SegmentLogStore:
 
     def _compactable(self) -> Logs:
         logs = [(index, log) for index, log in self._logs.items() if log.failure is None]
-        return {(OFFSETS_TOPIC, index): compactable(log, self._settings, keeps_sequences=False) for index, log in logs}
+        return {
+            (OFFSETS_TOPIC, index): CompactableLog(log, self._settings, keeps_sequences=False) for index, log in logs
+        }
 
     def flush(self) -> None:
         """Fsync every partition that has unflushed records.
