@@ -284,7 +284,7 @@ def test_copies_take_no_more_memory_than_allowed() -> None:
 
 @pytest.mark.parametrize("error", [StorageError("gone"), ValueError("gone")])
 def test_a_copied_log_that_cannot_be_read(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever error its store raises, readers fail with KAFKA_STORAGE_ERROR, and commits succeed."""
+    """Readers fail with KAFKA_STORAGE_ERROR, and commits succeed."""
     store = MemoryLogStore()
     world = OffsetsTopic(store)
     world.commit(5)

@@ -59,7 +59,7 @@ def refuse_directories(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broker_and_a_store_keep_each_other_out(tmp_path: Path) -> None:
     """The second one is refused, also after another store was; afterwards the directory is free."""
     with SegmentLogStore(tmp_path):
-        with pytest.raises(DirectoryLockedError):
+        with pytest.raises(DirectoryLockedError, match=f"log directory {tmp_path}: another process is using it"):
             SegmentLogStore(tmp_path)
         with broker(tmp_path) as outcome:
             assert outcome == "refused"

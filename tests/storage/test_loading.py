@@ -101,20 +101,6 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [offset for offset, _ in found] == list(range(101))
 
 
-def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
-    other_topic, other_time, other_group = plain(9, 3), plain(9, 4), plain(9, 5)
-    other_topic.topic, other_time.commit_timestamp_ms, other_group.group_id = "u", 6, "h"
-    with SegmentLogStore(tmp_path) as store:
-        append(store, plain(0, 1), plain(1, 2), other_topic, other_time, other_group)
-        append(store, plain(2, 6), plain(3, 7), plain(4, 8))
-        append(store, plain(3, 9))
-        append(store, plain(9, 10, version=3))
-        found = [
-            (each.offset, len(each.record) if isinstance(each, LoadedCommits) else None) for each in store.read_last(3)
-        ]
-    assert found == [(0, 2), (2, 1), (4, 1), (5, 3), (8, 1), (9, 1)]
-
-
 def test_the_last_record_of_a_consumer_group_stays(tmp_path: Path) -> None:
     """Of records with the same key only the last one is given, at its place, and a commit between them ends the run."""
     epochs: list[Record] = [ConsumerGroupMetadataRecord("g", epoch) for epoch in range(5)]

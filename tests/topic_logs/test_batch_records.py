@@ -95,17 +95,6 @@ def test_sizes_lead_from_the_first_record_to_the_end(kind: Callable[[bytes], byt
             check_sizes(kind(claiming(count, changed)), count)
 
 
-def test_sizes_of_many_records() -> None:
-    """All that is true of few records is true of thousands."""
-    for count in (999, 1_000, 1_001, 2_500):
-        found = records(*[6 + number % 90 for number in range(count)])
-        check_sizes(claiming(count, b"".join(found)), count)
-        for place in (0, 998, count - 1):
-            cut = b"".join((*found[:place], b"\x00", found[place][1:], *found[place + 1 :]))
-            with pytest.raises(MalformedError):
-                check_sizes(claiming(count, cut), count)
-
-
 def test_batches_of_every_kind_of_field() -> None:
     """Batches of the package itself are accepted: nulls, no headers, times and keys of all lengths."""
     for seed in seeds(30):

@@ -151,7 +151,7 @@ def test_a_full_memory_refuses_and_keeps(memory: LogMemory, log: PartitionLog) -
 
 @pytest.mark.parametrize(("position", "value"), [(8, b"\x7f"), (30, b"?")], ids=["length", "contents"])
 def test_a_malformed_batch_fails_a_load(log: PartitionLog, position: int, value: bytes) -> None:
-    """Its records can't be read as those of a log store; the ones before it are."""
+    """The records before it are read."""
     log.append(produced(b"sound"), SETTINGS, NOW_MS)
     data = bytearray(produced(b"damaged").data)
     data[7:8] = b"\x01"

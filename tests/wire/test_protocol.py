@@ -28,7 +28,6 @@ from groupcoord.wire import (
     Answered,
     ProtocolError,
     RequestHeader,
-    UnknownApiError,
     UnsupportedVersionError,
     decode_request,
     encode_response,
@@ -74,14 +73,6 @@ def test_import_is_light() -> None:
 
 
 # ---------------------------------------------------------------- refused
-
-
-@pytest.mark.parametrize("api_key", [4, 99, -1, 32767])
-def test_unknown_api(api_key: int) -> None:
-    """An API that is not served closes the connection; the error carries the header."""
-    with pytest.raises(UnknownApiError, match=str(api_key)) as caught:
-        decode_request(header(api_key, 0), HOST)
-    assert caught.value.header == RequestHeader(api_key, 0, 7, "c")
 
 
 @as_one_test
