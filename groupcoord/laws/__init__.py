@@ -4,18 +4,6 @@ Each ``check_…`` raises :class:`LawBrokenError` if its law does not hold.
 """
 
 from groupcoord.laws.answers import OwnerLaws, check_answer, check_reaction
-from groupcoord.laws.consumer_groups import (
-    OF_NO_GROUP,
-    STRANGER,
-    UNIFORM,
-    check_append,
-    check_consumer_group_is_served,
-    check_epochs_grow,
-    check_member_sees_what_is_durable,
-    check_restart_writes_the_same,
-    consumer_group_of,
-    stranger,
-)
 from groupcoord.laws.coordinator import (
     NEWEST,
     NOTHING,
@@ -53,7 +41,20 @@ from groupcoord.laws.membership import (
     check_nobody_waits_for_nobody,
     ids_taken_back,
 )
-from groupcoord.laws.modern_groups import check_sound_streams_group, check_writes_in_flight
+from groupcoord.laws.modern_groups import (
+    OF_NO_GROUP,
+    STRANGER,
+    UNIFORM,
+    check_append,
+    check_consumer_group_is_served,
+    check_epochs_grow,
+    check_member_sees_what_is_durable,
+    check_restart_writes_the_same,
+    check_sound_streams_group,
+    check_writes_in_flight,
+    consumer_group_of,
+    stranger,
+)
 from groupcoord.laws.share_partitions import ShareLedger, check_share_partition, check_states_are_the_log
 
 __all__ = [

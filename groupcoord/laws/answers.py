@@ -23,8 +23,8 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.laws.consumer_groups import consumer_group_of
-from groupcoord.laws.coordinator import error_codes, require
+from groupcoord.laws.coordinator import error_codes, group_of, require
+from groupcoord.laws.modern_groups import consumer_group_of
 
 OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH})
 """Errors about the member of a commit."""
@@ -38,8 +38,7 @@ def check_answer(coordinator: GroupCoordinator, request: Request, response: Resp
     """
     match request, response:
         case JoinGroup(supports_skip_assignment=True), JoinGroupResponse(error_code=ErrorCode.NONE):
-            partition = coordinator.partition(coordinator.partition_of(request.group_id))
-            group = None if partition is None else as_classic_group(partition.groups.get(request.group_id))
+            group = as_classic_group(group_of(coordinator, request.group_id))
             if group is not None and group.generation_id == response.generation_id:
                 is_member = (
                     response.leader in group.members or not response.leader

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator, LoadError
+from groupcoord.core.groups.group import Group
 from groupcoord.core.log.hard_state import HardState, RecordsOfGroup
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
@@ -456,6 +457,12 @@ def check_bytes(log_store: LogStore, partition: int) -> None:
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def group_of(coordinator: GroupCoordinator, group_id: str) -> Group | None:
+    """Return the group with an id, or None if it does not exist or is not served."""
+    partition = coordinator.partition(coordinator.partition_of(group_id))
+    return None if partition is None else partition.groups.get(group_id)
 
 
 def served_partitions(coordinator: GroupCoordinator) -> Iterator[Partition]:

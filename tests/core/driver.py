@@ -15,7 +15,7 @@ from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, LogStore
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.log.records import ZERO_UUID, Record
 from groupcoord.laws import check_generations_grow
-from groupcoord.laws.consumer_groups import check_epochs_grow
+from groupcoord.laws.modern_groups import check_epochs_grow
 from groupcoord.messages import (
     DeleteGroups,
     FetchedOffset,

@@ -24,7 +24,7 @@ from groupcoord.core.groups.consumer.records import (
 )
 from groupcoord.core.groups.conversion import ConvertibleGroups
 from groupcoord.core.log.records import OffsetTombstone
-from groupcoord.laws.consumer_groups import consumer_group_of
+from groupcoord.laws.modern_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.consumer.protocol import Reconciliation
 from groupcoord.sim import (

@@ -42,7 +42,7 @@ from groupcoord.core.share_partition.in_flight import FINISHED, AcknowledgeType
 from groupcoord.core.share_state.records import SharePartitionKey, StateBatch
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import OffsetLedger, ShareLedger, check_share_partition, check_states_are_the_log, require
-from groupcoord.laws.consumer_groups import OF_NO_GROUP
+from groupcoord.laws.modern_groups import OF_NO_GROUP
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,

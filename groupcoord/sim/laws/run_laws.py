@@ -27,7 +27,7 @@ from groupcoord.laws import (
     error_codes,
     require,
 )
-from groupcoord.laws.consumer_groups import (
+from groupcoord.laws.modern_groups import (
     check_append,
     check_consumer_group_is_served,
     check_epochs_grow,
@@ -392,6 +392,8 @@ class RunLaws:
             self._look_at(node, rebuilds)
 
     def _check_consumers(self, coordinator: GroupCoordinator, group_id: str) -> None:
+        if consumer_group_of(coordinator, group_id) is None:
+            return
         owned: dict[str, set[tuple[UUID, int]]] = {}
         epochs: dict[str, int] = {}
         for (_, topic, index), claims in self._claims.get(group_id, {}).items():

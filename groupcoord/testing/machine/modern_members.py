@@ -32,8 +32,8 @@ from groupcoord.core.messages import (
     Topology,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.laws import check_member_sees_what_is_durable, errors_in, require
-from groupcoord.laws.modern_groups import check_holds_what_is_durable
+from groupcoord.laws import errors_in, require
+from groupcoord.laws.modern_groups import check_member_sees_what_is_durable
 from groupcoord.testing.machine.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
 
 SUBTOPOLOGY_ID = "0"
@@ -100,6 +100,13 @@ class AssignedMember(Consumer):
 
     @abstractmethod
     def follow(self, response: Any) -> None: ...
+
+    def held(self) -> Iterable[tuple[UUID | str, int]]:
+        """Return what no other member may have: its partitions, or active tasks."""
+        return ()
+
+    def check(self, coordinator: GroupCoordinator) -> None:
+        check_member_sees_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, self.held())
 
     def lose_answer(self) -> None:
         """Reset what the coordinator is known to have, so that the next heartbeat has all fields."""
@@ -231,9 +238,8 @@ class Kip848Consumer(AssignedMember):
             kept[topic_id] = tuple(index for index in indexes if index not in gone)
         self.owned = self.owned if kept == self.owned else {t: indexes for t, indexes in kept.items() if indexes}
 
-    def check(self, coordinator: GroupCoordinator) -> None:
-        owned = [(topic_id, index) for topic_id, indexes in self.owned.items() for index in indexes]
-        check_member_sees_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, owned)
+    def held(self) -> Iterable[tuple[UUID | str, int]]:
+        return [(topic_id, index) for topic_id, indexes in self.owned.items() for index in indexes]
 
     def rejoin(self) -> None:
         self.phase, self.epoch, self.owned, self.assigned, self.known = "joining", 0, {}, {}, None
@@ -324,9 +330,8 @@ class StreamsMember(ModernMember):
         self.lags = 0
         self.news = None if self.news is None else 0
 
-    def check(self, coordinator: GroupCoordinator) -> None:
-        held = [(SUBTOPOLOGY_ID, number) for number in self.owned]
-        check_holds_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, held)
+    def held(self) -> Iterable[tuple[UUID | str, int]]:
+        return [(SUBTOPOLOGY_ID, number) for number in self.owned]
 
 
 def _task_ids(numbers: Iterable[int]) -> tuple[TaskIds, ...]:
@@ -364,6 +369,3 @@ class ShareMember(ModernMember):
 
     def rejoin(self) -> None:
         self.phase, self.epoch, self.partitions, self.subscribed = "joining", 0, {}, None
-
-    def check(self, coordinator: GroupCoordinator) -> None:
-        check_holds_what_is_durable(coordinator, self.group_id, self.member_id, self.epoch, ())

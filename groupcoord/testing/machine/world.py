@@ -630,8 +630,8 @@ class World:
             member = group.state.members.get(consumer.member_id)
             if member is None or not isinstance(consumer, Kip848Consumer):
                 continue
-            held = {(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes}
-            require(held == set(member.partitions()), f"{consumer} does not have its assignment: {member}")
+            has_all = set(consumer.held()) == set(member.partitions())
+            require(has_all, f"{consumer} does not have its assignment: {member}")
             self.go_on(consumer)
             require(not consumer.is_waiting, f"the heartbeat of {consumer} waits although nothing changed")
         again = [len(list(self.store.read(index))) for index in range(self.config.offsets_topic_num_partitions)]

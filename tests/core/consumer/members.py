@@ -6,7 +6,7 @@ from attrs import evolve
 
 from groupcoord import GroupCoordinator
 from groupcoord.core.groups.consumer.group import ConsumerGroup
-from groupcoord.laws.consumer_groups import consumer_group_of
+from groupcoord.laws.modern_groups import consumer_group_of
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeatResponse,
