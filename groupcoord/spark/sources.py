@@ -45,7 +45,7 @@ from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.options import Selection
 from groupcoord.analysis.pipeline.sources import ClusterSource, ClusterTask, LogSource, Source, check_same
 from groupcoord.analysis.rules.groups import groups, offset_expiry
-from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES, TABLES_OF_KINDS
 from groupcoord.clock import SystemClock
 from groupcoord.config.client_properties import SECRET_KEYS
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -511,8 +511,6 @@ class ClusterDataSource(DataSource):
 
 
 END_OFFSETS_FORMAT = "groupcoord-end-offsets"
-_LONG, _INT, _SHORT = pa.int64(), pa.int32(), pa.int16()
-_ROWS = pa.schema(zip(LIVE_END_OFFSETS.fieldNames(), (pa.string(), _INT, *[_LONG] * 4, _INT, _SHORT), strict=True))
 
 
 class EndOffsetsReader(DataSourceReader):
@@ -526,7 +524,7 @@ class EndOffsetsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with connection(self._address) as (cluster, patience):
             found = list_ends(cluster, patience, self._topics, SystemClock().now_ms)
-        yield pa.RecordBatch.from_pylist([row._asdict() for row in found], schema=_ROWS)
+        yield pa.RecordBatch.from_pylist([row._asdict() for row in found], arrow_schema(TABLES[END_OFFSETS_TABLE]))
 
 
 class EndOffsetsDataSource(DataSource):

@@ -7,7 +7,7 @@ number is null, -1 or outside the calendar. Durations have no such column.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -272,6 +272,19 @@ class Runs:
         """
         so_far = np.arange(1, len(self.order) + 1) if counts is None else np.cumsum(counts, dtype=np.int64)
         return np.repeat(so_far[self.ends - 1], self.ends - self.starts) - so_far + 1
+
+
+Figure = tuple[str | Sequence[str], str]
+"""A column and a function of Arrow; no columns for ``count_all``."""
+
+
+def aggregated(
+    rows: pa.Table, keys: Sequence[str], figures: Mapping[str, Figure], *, use_threads: bool = True
+) -> pa.Table:
+    """Return one row per key, with the figures by name."""
+    found = rows.group_by(list(keys), use_threads=use_threads).aggregate(list(figures.values()))
+    made = {f"{column}_{function}" if column else function: name for name, (column, function) in figures.items()}
+    return found.rename_columns(made).select([*keys, *figures])
 
 
 def last_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -20,8 +20,10 @@ from groupcoord.analysis.decode.parquet import (
     COMMITTED,
     OPEN,
     Bools,
+    Figure,
     Int64s,
     Runs,
+    aggregated,
     every,
     flags,
     integers,
@@ -124,6 +126,9 @@ MINUTES = pa.schema(
 """Minutes in which a group committed often, with the number of commits and partitions."""
 
 _BY_MINUTE = pa.schema([*_OF_PARTITION, *((name, _LONG) for name in ("minute", "commits", "first_ms", "last_ms"))])
+_COUNT: Figure = ([], "count_all")
+_COMMITS_SUM: Figure = ("commits", "sum")
+_SPAN: dict[str, Figure] = {"first_ms": ("first_ms", "min"), "last_ms": ("last_ms", "max")}
 
 
 @frozen
@@ -207,25 +212,17 @@ class CommitFold:
         rows = rows.filter(pc.invert(rows["tombstone"]))
         minute = pa.array(integers(rows["log_timestamp_ms"]) // MS_PER_MINUTE)
         new = rows.select([*PARTITION, "log_timestamp_ms"]).append_column("minute", minute)
-        counted = new.group_by([*PARTITION, "minute"]).aggregate(
-            [([], "count_all"), ("log_timestamp_ms", "min"), ("log_timestamp_ms", "max")]
-        )
-        names = {"count_all": "commits", "log_timestamp_ms_min": "first_ms", "log_timestamp_ms_max": "last_ms"}
-        counted = counted.rename_columns(names).select(_BY_MINUTE.names).cast(_BY_MINUTE)
-        together = pa.concat_tables([self._by_minute, counted]).group_by([*PARTITION, "minute"])
-        summed = together.aggregate([("commits", "sum"), ("first_ms", "min"), ("last_ms", "max")])
-        names = {"commits_sum": "commits", "first_ms_min": "first_ms", "last_ms_max": "last_ms"}
-        summed = summed.rename_columns(names).select(_BY_MINUTE.names)
+        times: dict[str, Figure] = {"first_ms": ("log_timestamp_ms", "min"), "last_ms": ("log_timestamp_ms", "max")}
+        counted = aggregated(new, (*PARTITION, "minute"), {"commits": _COUNT} | times).cast(_BY_MINUTE)
+        together = pa.concat_tables([self._by_minute, counted])
+        summed = aggregated(together, (*PARTITION, "minute"), {"commits": _COMMITS_SUM} | _SPAN)
         is_over = pa.array(_is_over(summed))
         self._by_minute = summed.filter(pc.invert(is_over)).combine_chunks()
         return pa.concat_tables([self._facts.minutes, self._busy(summed.filter(is_over))])
 
     def _busy(self, by_minute: pa.Table) -> pa.Table:
-        found = by_minute.group_by([*GROUP, "minute"]).aggregate(
-            [("commits", "sum"), ([], "count_all"), ("first_ms", "min"), ("last_ms", "max")]
-        )
-        names = {"commits_sum": "commits", "count_all": "partitions", "first_ms_min": "first_ms"}
-        found = found.rename_columns(names | {"last_ms_max": "last_ms"}).select(MINUTES.names).cast(MINUTES)
+        figures = {"commits": _COMMITS_SUM, "partitions": _COUNT} | _SPAN
+        found = aggregated(by_minute, (*GROUP, "minute"), figures).cast(MINUTES)
         return found.filter(pc.greater(found["commits"], self._limits.storm_commits))
 
 
@@ -251,10 +248,8 @@ def _is_over(by_minute: pa.Table) -> Bools:
 
 
 def _together(minutes: pa.Table) -> pa.Table:
-    found = minutes.group_by([*GROUP, "minute"]).aggregate(
-        [("commits", "sum"), ("partitions", "max"), ("first_ms", "min"), ("last_ms", "max")]
-    )
-    return found.rename_columns(MINUTES.names).cast(MINUTES)
+    figures = {"commits": _COMMITS_SUM, "partitions": ("partitions", "max")} | _SPAN
+    return aggregated(minutes, (*GROUP, "minute"), figures).cast(MINUTES)
 
 
 def _went_back(rows: pa.Table, runs: Runs, is_new: Bools) -> pa.Table:

@@ -18,6 +18,7 @@ from groupcoord.analysis.decode.parquet import (
     WRITTEN_COMMITS,
     ResultDirectory,
     Written,
+    aggregated,
     every,
     flags,
     folder_name,
@@ -36,7 +37,7 @@ from groupcoord.analysis.decode.schema import (
     RECORDS,
     arrow_schema,
 )
-from groupcoord.analysis.fold.commits import MARKER_COLUMNS, CommitFacts, CommitFold, Markers, commits, is_marker
+from groupcoord.analysis.fold.commits import GROUP, MARKER_COLUMNS, CommitFacts, CommitFold, Markers, commits, is_marker
 from groupcoord.analysis.fold.histories import feed_history
 from groupcoord.analysis.fold.history import KINDS, LogHistory, Row
 from groupcoord.analysis.fold.history.rows import grouped
@@ -86,12 +87,14 @@ class Accounts:
     def noted(self, partition: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows as they are, and count them."""
         for batch in batches:
-            rows = of_partition(batch, partition)
-            self.load.add(rows)
-            is_range = pc.is_in(batch.column("kind"), pa.array([KIND_CORRUPT, KIND_READ]))
-            if flags(is_range).any():
-                self._ranges.append(rows.filter(is_range).select(RANGES.names))
+            self.add(of_partition(batch, partition))
             yield batch
+
+    def add(self, rows: pa.Table) -> None:
+        self.load.add(rows)
+        is_range = pc.is_in(rows["kind"], pa.array([KIND_CORRUPT, KIND_READ]))
+        if flags(is_range).any():
+            self._ranges.append(rows.filter(is_range).select(RANGES.names))
 
     def ranges(self) -> pa.Table:
         return pa.concat_tables([RANGES.empty_table(), *self._ranges]).combine_chunks()
@@ -307,12 +310,8 @@ def summed_counts(parts: Iterable[pa.Table]) -> pa.Table:
         if "count" not in part.column_names:
             part = part.append_column("count", pa.array(np.ones(part.num_rows, np.int64)))
         ones.append(part.select(_READ_COUNTS.names))
-    found = (
-        pa.concat_tables(ones)
-        .group_by(list(_COUNTED), use_threads=False)
-        .aggregate([("count", "sum"), ("size_bytes", "sum")])
-    )
-    return found.rename_columns({"count_sum": "count", "size_bytes_sum": "size_bytes"}).select(_READ_COUNTS.names)
+    figures = {name: (name, "sum") for name in ("count", "size_bytes")}
+    return aggregated(pa.concat_tables(ones), _COUNTED, figures, use_threads=False)
 
 
 def _as_keys(rows: pa.Table) -> pa.Table:
@@ -339,13 +338,10 @@ def summed_keys(parts: Iterable[pa.Table]) -> pa.Table:
     if (offsets[1:] < offsets[:-1]).any():
         rows = rows.take(pa.array(np.argsort(offsets, kind="stable")))
     rows = rows.append_column("place", pa.array(np.arange(rows.num_rows)))
-    sums = ("count", "size_bytes", "tombstones")
-    found = rows.group_by(list(_KEY)).aggregate(
-        [*((name, "sum") for name in sums), ("first_ms", "min"), ("last_ms", "max"), ("place", "max")]
-    )
-    last = rows.take(found["place_max"].combine_chunks())
-    names = {f"{name}_sum": name for name in sums} | {"first_ms_min": "first_ms", "last_ms_max": "last_ms"}
-    found = found.rename_columns(names | {"place_max": "place"})
+    sums = {name: (name, "sum") for name in ("count", "size_bytes", "tombstones")}
+    times = {"first_ms": ("first_ms", "min"), "last_ms": ("last_ms", "max")}
+    found = aggregated(rows, _KEY, sums | times | {"place": ("place", "max")})
+    last = rows.take(found["place"].combine_chunks())
     for name in ("last_offset", "last_size_bytes", "last_is_tombstone"):
         found = found.append_column(name, last[name])
     return found.select(KEYS.names).combine_chunks()
@@ -355,12 +351,9 @@ def _by_group(keys: pa.Table) -> pa.Table:
     summed = keys.select(["log_partition", "group_id", "first_ms", "last_ms"])
     for name, (condition, values) in _of_key(keys).items():
         summed = summed.append_column(name, pc.if_else(condition, values, None))
-    names = (*_SUMS, "file_bytes")
-    found = summed.group_by(["log_partition", "group_id"]).aggregate(
-        [*((name, "sum") for name in names), ("first_ms", "min"), ("last_ms", "max")]
-    )
-    sums = {f"{name}_sum": name for name in names}
-    return found.rename_columns(sums | {"first_ms_min": "first_timestamp_ms", "last_ms_max": "last_timestamp_ms"})
+    sums = {name: (name, "sum") for name in (*_SUMS, "file_bytes")}
+    times = {"first_timestamp_ms": ("first_ms", "min"), "last_timestamp_ms": ("last_ms", "max")}
+    return aggregated(summed, GROUP, sums | times)
 
 
 def _of_key(keys: pa.Table) -> dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]]:

@@ -13,17 +13,16 @@ from contextlib import AbstractContextManager
 from typing import Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import field, frozen
 
 from groupcoord.analysis.decode.parquet import WRITTEN_COLUMNS
 from groupcoord.analysis.decode.rows import RowSettings
-from groupcoord.analysis.decode.schema import COMMITS, KIND_CORRUPT, arrow_schema
+from groupcoord.analysis.decode.schema import COMMITS, CORRUPT, arrow_schema
 from groupcoord.analysis.errors import RunFailedError, first_line
 from groupcoord.analysis.fold.commits import LAST_COMMITS, CommitFacts
 from groupcoord.analysis.fold.histories import CarriedLog
 from groupcoord.analysis.fold.history import KINDS, REBALANCE, Row
-from groupcoord.analysis.fold.records import RANGES, LoadFold, corrupt, of_partition, partition_load
+from groupcoord.analysis.fold.records import Accounts, LoadFold, corrupt, of_partition, partition_load
 from groupcoord.analysis.pipeline.batch import Paths, Run, RunOptions
 from groupcoord.analysis.pipeline.sources import attempted
 from groupcoord.analysis.pipeline.tables import (
@@ -65,22 +64,6 @@ class Progress:
     tables: FinishedTables | None = None
     earlier: Mapping[tuple[str, str], int] = field(factory=dict)
     leaderless: Sequence[str] = ()
-
-
-class _Read:
-    """Counts of one update, which starts again if files change meanwhile."""
-
-    def __init__(self) -> None:
-        self.load = LoadFold()
-        self.damaged: list[pa.Table] = []
-        self.rows = 0
-
-    def add(self, rows: pa.Table) -> None:
-        self.load.add(rows)
-        self.rows += rows.num_rows
-        damaged = rows.filter(pc.equal(rows["kind"], KIND_CORRUPT)).select(RANGES.names)
-        if damaged.num_rows:
-            self.damaged.append(damaged)
 
 
 class LocalFollowing(Run):
@@ -176,7 +159,7 @@ class LocalFollowing(Run):
     # ------------------------------------------------------------ folding
 
     def _read(self) -> None:
-        read = _Read()
+        read, row_count = Accounts(), 0  # of this update, which starts again if files change meanwhile
         for task in self._tail.look():
             runs = [
                 (number, pa.concat_tables(tables))
@@ -186,6 +169,7 @@ class LocalFollowing(Run):
             self._tail.check(task)
             for number, rows in runs:
                 read.add(rows)
+                row_count += rows.num_rows
                 for kind, row in self._logs.setdefault(number, CarriedLog(number)).add(rows):
                     kept = self._told[kind]
                     if kind == REBALANCE and len(kept) == kept.maxlen:
@@ -193,9 +177,10 @@ class LocalFollowing(Run):
                     kept.append(row)
         self._tail.take()
         self._load.take(read.load)
-        self._corrupt.extend(read.damaged)
-        self._row_count += read.rows
-        self._number += read.rows > 0
+        if (damaged := corrupt(read.ranges())).num_rows:
+            self._corrupt.append(damaged)
+        self._row_count += row_count
+        self._number += row_count > 0
 
     # ------------------------------------------------------------ tables
 
@@ -214,7 +199,7 @@ class LocalFollowing(Run):
         files.write("current_offsets", known.current)
         files.write("commits", _as_commits(known.facts))
         files.write("read_counts", self._load.read_counts())
-        files.write("corrupt", corrupt(pa.concat_tables([RANGES.empty_table(), *self._corrupt])))
+        files.write("corrupt", pa.concat_tables([arrow_schema(CORRUPT).empty_table(), *self._corrupt]))
         files.write_rows("partition_load", partition_load(self._load.keys()))
         ends = self._ends(known, files)
         write_groups([known], ends, files, now_ms, self._retention_minutes)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from groupcoord.analysis.decode.parquet import Figure, aggregated
 from groupcoord.analysis.fold.commits import CommitFacts
 from groupcoord.analysis.fold.history import GENERATION, GROUP, MEMBER
 from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER, HOLDER, SHARE, STREAMS, Row, grouped
@@ -24,14 +25,10 @@ Place = tuple[str, str, int]
 
 def groups(found: Histories, current_offsets: pa.Table) -> list[Row]:
     """Return the rows of the table ``groups``."""
-    by_group = current_offsets.group_by("group_id").aggregate([("commit_timestamp_ms", "max"), ([], "count_all")])
-    counts = {row["group_id"]: row for row in by_group.to_pylist()}
-    nothing = {"commit_timestamp_ms_max": None, "count_all": 0}
-    rows = []
-    for row in found[GROUP]:
-        counted = counts.get(row["group_id"], nothing)
-        rows.append(row | {"last_commit_ms": counted["commit_timestamp_ms_max"], "offset_count": counted["count_all"]})
-    return rows
+    figures: dict[str, Figure] = {"last_commit_ms": ("commit_timestamp_ms", "max"), "offset_count": ([], "count_all")}
+    counts = {row["group_id"]: row for row in aggregated(current_offsets, ["group_id"], figures).to_pylist()}
+    nothing = {"last_commit_ms": None, "offset_count": 0}
+    return [row | counts.get(row["group_id"], nothing) for row in found[GROUP]]
 
 
 def partition_holders(found: Histories) -> dict[Place, Row]:
