@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 
 import pyarrow as pa
 from attrs import asdict, evolve, frozen
@@ -44,10 +43,10 @@ from groupcoord.analysis.poll.rows import (
     topics_of,
 )
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.data.gathering import write_report
-from groupcoord.analysis.report.data.groups import RebalanceFigures, group_rows, most_churning, severities, state_counts
+from groupcoord.analysis.report.data.gathering import report_of_groups, write_report
+from groupcoord.analysis.report.data.groups import RebalanceFigures, group_rows
 from groupcoord.analysis.report.data.model import Report
-from groupcoord.analysis.report.data.rows import anomaly_counts, anomaly_rows, lag_rows, standings, status_counts
+from groupcoord.analysis.report.data.rows import standings
 from groupcoord.analysis.rules.anomalies import anomalies, assigned
 from groupcoord.analysis.rules.groups import Place
 from groupcoord.analysis.rules.lag import Ends
@@ -76,55 +75,36 @@ class PolledFigures:
     def report(
         self,
         snapshot: Snapshot,
-        groups: Iterable[Row],
+        groups: Sequence[Row],
         lag: Sequence[Row],
         anomalies: Sequence[Row],
         tables: Mapping[str, int],
         made_ms: int,
     ) -> model.Report:
-        now = list(groups)
         seen = self._groups.figures()
         rows = group_rows(
-            now,
+            groups,
             {group_id: one.rebalances for group_id, one in seen.items()},
             Counter(row["group_id"] for row in anomalies),
             {group_id: one.commits for group_id, one in seen.items()},
             {group_id: one.type for group_id, one in seen.items()},
             standings(anomalies, lag),
         )
-        ranks = {row.group_id: rank for rank, row in enumerate(rows)}
-        states, lines = state_counts(now), self._rebalances.time_lines()
+        offsets = sum(row["offset_count"] or 0 for row in groups)
+        overview = model.Overview(self._first_ms, snapshot.at_ms, current_offsets=offsets)
         problems = tuple(f"{one.subject}: {one.text}" for one in snapshot.problems[: model.PROBLEMS_MAX])
-        return model.Report(
+        return report_of_groups(
+            self._inputs,
+            overview,
+            groups,
+            rows,
+            self._rebalances,
+            anomalies,
+            lag,
             title=f"Consumer groups of {self._inputs[0]}",
-            inputs=self._inputs,
             made_ms=made_ms,
-            version=version("groupcoord"),
-            overview=self._overview(snapshot, now, len(anomalies)),
-            states=states,
-            causes=self._rebalances.causes(),
-            rebalances=lines and lines[0],
-            churn=lines and lines[1],
-            churning=most_churning(rows),
-            groups=tuple(rows[: model.GROUPS_MAX]),
-            severities=severities(rows),
-            anomaly_counts=anomaly_counts(anomalies),
-            anomalies=tuple(anomaly_rows(anomalies, model.ANOMALIES_OF_GROUP_MAX, model.ANOMALIES_MAX, ranks)),
-            lag=lag_rows(lag),
-            statuses=status_counts(lag),
             tables=tables,
             polls=model.Polls(self._polls, self._first_ms, snapshot.at_ms, len(snapshot.problems), problems),
-        )
-
-    def _overview(self, snapshot: Snapshot, now: Sequence[Row], anomalies: int) -> model.Overview:
-        return model.Overview(
-            first_timestamp_ms=self._first_ms,
-            last_timestamp_ms=snapshot.at_ms,
-            groups=len(now),
-            members=sum(row["member_count"] or 0 for row in now),
-            current_offsets=sum(row["offset_count"] or 0 for row in now),
-            rebalances=self._rebalances.count,
-            anomalies=anomalies,
         )
 
 

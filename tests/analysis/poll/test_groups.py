@@ -182,7 +182,7 @@ def test_the_page_says_that_it_was_polled() -> None:
         last := snapshot(2, {"a": classic("Stable", {"x": [0], "z": [1]}), "secret": None}, offset=9),
     ):
         figures.take(one, groups.take(one))
-    report = figures.report(last, group_rows(last), list(lag_rows(last)), [], {"groups": 2}, 50_000)
+    report = figures.report(last, list(group_rows(last)), list(lag_rows(last)), [], {"groups": 2}, 50_000)
     told = {row.group_id: (row.state, row.members, row.trouble, row.commits) for row in report.groups}
 
     assert told == {"gone": (None, None, 3, 0), "a": ("Stable", 2, 1, 1), "secret": ("Stable", None, 0, 0)}

@@ -6,6 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from typing import Any
+
+from attrs import evolve
 
 from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.fold.history.rows import (
@@ -17,6 +20,7 @@ from groupcoord.analysis.report.data import groups
 from groupcoord.analysis.report.data.groups import (
     COLUMNS_OF_GROUPS,
     CommitsOfGroups,
+    RebalanceFigures,
     count_commits,
     count_rebalances,
     members_now,
@@ -67,51 +71,70 @@ def gather_report(
     anomalies, described = list(tables.rows("anomalies")), list(tables.rows("groups"))
     commits = count_commits(tables.batches("commits", ("group_id", "tombstone", "commit_timestamp_ms")))
     found = Counter[str](row["group_id"] for row in anomalies if row["group_id"] is not None)
-    states, load = groups.state_counts(described), list(tables.rows("partition_load"))
+    load = list(tables.rows("partition_load"))
     lag = list(tables.rows("lag")) if tables.has("lag") else None
     stands = standings(anomalies, lag or ())
     rows = groups.group_rows(described, of_groups, found, commits, standings=stands)
-    lines = rebalances.time_lines()
-    overview = Overview(
-        **load_totals(load),
-        **{name: tables.counts[name] for name in ("groups", "current_offsets", "anomalies")},
-        members=sum(row.members for row in states),
-        rebalances=rebalances.count,
-        corrupt_ranges=tables.counts["corrupt"],
-    )
-    ranks = {row.group_id: rank for rank, row in enumerate(rows)}
+    counts = {"current_offsets": tables.counts["current_offsets"], "corrupt_ranges": tables.counts["corrupt"]}
+    overview = Overview(**load_totals(load), **counts)
     worst = [row for row in rows[:TROUBLED_MAX] if not row.standing.is_fine]
-    return Report(
+    return report_of_groups(
+        inputs,
+        overview,
+        described,
+        rows,
+        rebalances,
+        anomalies,
+        lag,
         title=report_title(inputs),
-        inputs=tuple(inputs),
         made_ms=clock.now_ms(),
+        consumer_groups=groups.consumer_rows(*map(tables.rows, ("epochs", "memberships", "moves", "revocations"))),
+        assignors=groups.assignor_rows(tables.rows("moves")),
+        slow_members=groups.slow_rows(tables.rows("revocations")),
+        share_groups=share_group_rows(tables.rows("share_partitions")),
+        troubled=_stories(tables, worst, overview, anomalies, lag or ()),
+        partitions=partition_rows(load),
+        stale_count=tables.counts["stale_groups"],
+        stale=stale_rows(tables.rows("stale_groups")),
+        retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
+        is_retention_told=retention_minutes is not None,
+        read=read_rows(tables.rows("read_counts")),
+        corrupt=corrupt_rows(tables.rows("corrupt")),
+        verification=_verification(tables),
+        tables=tables.counts,
+    )
+
+
+def report_of_groups(
+    inputs: Sequence[str],
+    overview: Overview,
+    described: Sequence[Row],
+    rows: Sequence[GroupRow],
+    rebalances: RebalanceFigures,
+    anomalies: Sequence[Row],
+    lag: Sequence[Row] | None,
+    **others: Any,
+) -> Report:
+    """Return a report with all that a log and polls have in common; ``others`` are further fields."""
+    states, lines = groups.state_counts(described), rebalances.time_lines()
+    ranks = {row.group_id: rank for rank, row in enumerate(rows)}
+    totals = {"groups": len(described), "rebalances": rebalances.count, "anomalies": len(anomalies)}
+    return Report(
+        inputs=tuple(inputs),
         version=version("groupcoord"),
-        overview=overview,
+        overview=evolve(overview, members=sum(row.members for row in states), **totals),
         states=states,
         causes=rebalances.causes(),
         rebalances=lines and lines[0],
         churn=lines and lines[1],
         churning=groups.most_churning(rows),
-        consumer_groups=groups.consumer_rows(*map(tables.rows, ("epochs", "memberships", "moves", "revocations"))),
-        assignors=groups.assignor_rows(tables.rows("moves")),
-        slow_members=groups.slow_rows(tables.rows("revocations")),
-        share_groups=share_group_rows(tables.rows("share_partitions")),
         groups=tuple(rows[:GROUPS_MAX]),
         severities=groups.severities(rows),
-        troubled=_stories(tables, worst, overview, anomalies, lag or ()),
-        partitions=partition_rows(load),
         anomaly_counts=anomaly_counts(anomalies),
         anomalies=tuple(anomaly_rows(anomalies, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX, ranks)),
-        stale_count=tables.counts["stale_groups"],
-        stale=stale_rows(tables.rows("stale_groups")),
-        retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
-        is_retention_told=retention_minutes is not None,
         lag=None if lag is None else lag_rows(lag),
         statuses=status_counts(lag or ()),
-        read=read_rows(tables.rows("read_counts")),
-        corrupt=corrupt_rows(tables.rows("corrupt")),
-        verification=_verification(tables),
-        tables=tables.counts,
+        **others,
     )
 
 
