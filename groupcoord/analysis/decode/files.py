@@ -23,8 +23,7 @@ from attrs import evolve, frozen
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
-from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
-from groupcoord.analysis.decode.schema import KIND_CORRUPT
+from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, corrupt_row
 from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.records.salvage import ReadAt
@@ -431,26 +430,12 @@ def rows_of_files(
     file_system: AbstractFileSystem, ranges: Iterable[FileRange], settings: RowSettings
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ranges. A missing file becomes a row of kind ``corrupt``; other errors are raised."""
-    for file_range in ranges:
-        segment, byte_range = file_range
-        if segment.unread is not None:
-            yield _passed_over(file_range, segment.unread, settings)
-            continue
-        read_at = reader_of(file_system, segment)
-        try:
-            yield from RangeReader(read_at, byte_range, Origin(segment.name, segment.partition), settings).rows()
-        except FileNotFoundError:
-            yield _passed_over(file_range, "the file is gone", settings)
-
-
-def _passed_over(file_range: FileRange, problem: str, settings: RowSettings) -> pa.RecordBatch:
-    segment, byte_range = file_range
-    values = {
-        "kind": KIND_CORRUPT,
-        "file": segment.name,
-        "log_partition": segment.partition,
-        "position": byte_range.start,
-        "size_bytes": byte_range.end - byte_range.start,
-        "problem": problem,
-    }
-    return one_row(values, settings)
+    for segment, byte_range in ranges:
+        origin, problem = Origin(segment.name, segment.partition), segment.unread
+        if problem is None:
+            try:
+                yield from RangeReader(reader_of(file_system, segment), byte_range, origin, settings).rows()
+            except FileNotFoundError:
+                problem = "the file is gone"
+        if problem is not None:
+            yield corrupt_row(origin, settings, byte_range.start, byte_range.end - byte_range.start, problem)

@@ -431,17 +431,12 @@ class RangeReader:
                 self._complete_from = max(self._complete_from, int(offsets[is_gap].max()))
 
     def _corrupt(self, position: int, size_bytes: int, reason: str, end_offset: int | None) -> pa.RecordBatch:
-        return self._row(
-            kind=KIND_CORRUPT,
-            log_offset=self.next_offset,
-            position=position,
-            size_bytes=size_bytes,
-            problem=reason,
-            end_offset=end_offset,
-        )
+        return corrupt_row(self._origin, self._settings, position, size_bytes, reason, self.next_offset, end_offset)
 
     def _read_row(self, start: int, end: int) -> pa.RecordBatch:
-        return self._row(
+        return _one_row(
+            self._origin,
+            self._settings,
             kind=KIND_READ,
             log_offset=self._first_offset,
             position=start,
@@ -451,12 +446,23 @@ class RangeReader:
             complete_from=None if self._first_offset is None else self._complete_from,
         )
 
-    def _row(self, **values: str | int | None) -> pa.RecordBatch:
-        values |= {"file": self._origin.file, "log_partition": self._origin.log_partition}
-        return one_row(values, self._settings)
+
+def corrupt_row(
+    origin: Origin,
+    settings: RowSettings,
+    position: int,
+    size_bytes: int,
+    problem: str,
+    log_offset: int | None = None,
+    end_offset: int | None = None,
+) -> pa.RecordBatch:
+    """Return the row of a byte range, or of offsets, that could not be read."""
+    place = {"position": position, "size_bytes": size_bytes, "log_offset": log_offset, "end_offset": end_offset}
+    return _one_row(origin, settings, kind=KIND_CORRUPT, problem=problem, **place)
 
 
-def one_row(values: Mapping[str, str | int | None], settings: RowSettings) -> pa.RecordBatch:
+def _one_row(origin: Origin, settings: RowSettings, **values: str | int | None) -> pa.RecordBatch:
+    values |= {"file": origin.file, "log_partition": origin.log_partition}
     schema = pa.schema([RECORDS.field(name) for name in settings.columns])
     return pa.RecordBatch.from_arrays(
         [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema

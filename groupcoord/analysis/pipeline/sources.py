@@ -27,8 +27,8 @@ from groupcoord.analysis.decode.files import (
     log_tasks,
     range_tasks,
 )
-from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, one_row
-from groupcoord.analysis.decode.schema import END_OFFSETS, KIND_CORRUPT, LIVE_END_OFFSETS, arrow_schema
+from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, corrupt_row
+from groupcoord.analysis.decode.schema import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.decode.tailing import (
     Cursors,
     LogChangedError,
@@ -433,7 +433,8 @@ def rows_of_offsets(
     offset = offset_range.start
     while (portion := fetcher.next(offset)) is not None:
         if isinstance(portion, Lost):
-            yield _lost_row(portion, offset_range, settings)
+            origin = Origin(offset_range.name_at(portion.start), offset_range.partition)
+            yield corrupt_row(origin, settings, 0, 0, DELETED, portion.start, portion.end)
             offset = portion.end
             continue
         size = len(portion.batches)
@@ -442,17 +443,3 @@ def rows_of_offsets(
         reader = RangeReader(portion.read_at, byte_range, origin, settings, chunk_bytes=size)
         yield from reader.rows()
         offset = fetcher.behind(portion, reader.next_offset)
-
-
-def _lost_row(lost: Lost, offset_range: OffsetRange, settings: RowSettings) -> pa.RecordBatch:
-    values: dict[str, str | int | None] = {
-        "kind": KIND_CORRUPT,
-        "file": offset_range.name_at(lost.start),
-        "log_partition": offset_range.partition,
-        "log_offset": lost.start,
-        "position": 0,
-        "size_bytes": 0,
-        "problem": DELETED,
-        "end_offset": lost.end,
-    }
-    return one_row(values, settings)
