@@ -144,7 +144,7 @@ class Partition:
             self._refuse_held(append, error_code)
             written = append.continuation
             written.on_refused(self._context, for_client(error_code), now_ms)
-            self._go_on_as_before(written.suspended, now_ms)
+            self._resume_groups(written.suspended, now_ms)
             # A deletion that failed puts its groups back, maybe as the only ones.
             self.retention.wake(now_ms)
 
@@ -160,7 +160,7 @@ class Partition:
         # A late acknowledgement must not answer a second time.
         append.held.clear()
 
-    def _go_on_as_before(self, groups: Collection[Group], now_ms: int) -> None:
+    def _resume_groups(self, groups: Collection[Group], now_ms: int) -> None:
         """Resume groups that stay as they were. Timers that fired meanwhile fire now, unless waiting requests rearm
         them.
         """

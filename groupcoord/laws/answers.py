@@ -100,7 +100,7 @@ def _check_waits_for_others(group: ConsumerGroup, member_id: str) -> None:
 OF_STRANGERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """Errors for a client that is no member, or not of this generation."""
 
-PUT_OUT = OF_STRANGERS | {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.MEMBER_ID_REQUIRED}
+ENDS_MEMBERSHIP = OF_STRANGERS | {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.MEMBER_ID_REQUIRED}
 """Errors after which a member may leave its generation."""
 
 
@@ -140,7 +140,7 @@ def check_reaction(
         goes_on = after[0] == generation_id
         require(not goes_on, "{} was fenced by the response, but continues: {!r}", before, request)
     # A rebalance ends no membership (librdkafka #4059).
-    elif not (may_be_out and errors & PUT_OUT):
+    elif not (may_be_out and errors & ENDS_MEMBERSHIP):
         is_lost = after[0] == UNKNOWN_GENERATION_ID
         require(not is_lost, "{} is answered {}, and gives all up: {!r}", before, errors, request)
 

@@ -109,7 +109,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     def remove_members(self, draft: DraftT, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
         """Write the removal of members, and the group's next epoch."""
-        draft.tell_removal(member_ids, cause)
+        draft.add_removals(member_ids, cause)
         draft.write(*draft.state.member_tombstones(*member_ids))
         metadata_hash = draft.state.topics_hash(self._known_topics)
         draft.begin_epoch_without_members(metadata_hash, Trigger(cause, next(iter(member_ids))))
@@ -277,13 +277,13 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         group.fencing.clear()
         self._context.observer.look_at_rebalance(group, now_ms)
         self.adopt(group, draft, now_ms)
-        self._go_on(group, now_ms)
+        self._handle_waiting(group, now_ms)
 
     def on_failure(self, group: GroupT, error_code: ErrorCode, now_ms: int) -> None:
         group.writing = None
         group.is_topics_look_due = True  # the refused heartbeat's comparison of topics is lost
         self._timers.retry_fencing(group, now_ms)
-        self._go_on(group, now_ms)
+        self._handle_waiting(group, now_ms)
 
     def on_overdue(self, group: GroupT, error_code: ErrorCode, now_ms: int) -> None:
         """Fail the requests that wait for an overdue write, which stays in flight."""
@@ -291,7 +291,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         for request, token in waiting:
             self.refuse(request, token, RefusedError(error_code))
 
-    def _go_on(self, group: GroupT, now_ms: int) -> None:
+    def _handle_waiting(self, group: GroupT, now_ms: int) -> None:
         # The usual case, without a draft.
         if not (group.waiting or group.overdue or group.answers):
             return

@@ -135,5 +135,5 @@ def replace_member(draft: Draft[Any], member: MemberT, member_id: str, *, no_tar
         state.target_record(member_id, state.targets.get(member.member_id, no_target)),
         state.assignment_record(member_id, replacement.assignment),
     )
-    draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
+    draft.add_event(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
     return replacement

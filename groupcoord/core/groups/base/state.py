@@ -452,7 +452,7 @@ class Draft(Generic[StateT]):
                 state.apply(record)
         self.records += records
 
-    def tell(self, event: Callable[..., Event], *facts: Any) -> None:
+    def add_event(self, event: Callable[..., Event], *facts: Any) -> None:
         self.events.append(DraftedEvent(event, facts))
 
     def write_targets(self, targets: Mapping[str, Any], now_ms: int) -> None:
@@ -463,14 +463,14 @@ class Draft(Generic[StateT]):
             state.TARGET_EPOCH(state.group_id, state.epoch, now_ms),
         )
 
-    def tell_removal(self, member_ids: Iterable[str], cause: Cause) -> None:
+    def add_removals(self, member_ids: Iterable[str], cause: Cause) -> None:
         for member_id in member_ids:
-            self.tell(MemberRemoved, member_id, self.state.members[member_id].metadata.instance_id, cause)
+            self.add_event(MemberRemoved, member_id, self.state.members[member_id].metadata.instance_id, cause)
 
     def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:
         epoch = self.state.epoch
         self.write(self.epoch_record(epoch + 1, metadata_hash))
-        self.tell(RebalanceStarted, epoch, trigger)
+        self.add_event(RebalanceStarted, epoch, trigger)
 
     def begin_epoch_if_changed(self, metadata_hash: int, reason: Trigger | None) -> bool:
         """Begin a new epoch if there is a reason or the subscribed topics have changed; return whether one began."""

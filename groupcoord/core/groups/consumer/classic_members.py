@@ -29,7 +29,7 @@ from groupcoord.core.groups.consumer.group import (
     ConsumerMember,
     ConsumerState,
 )
-from groupcoord.core.groups.consumer.heartbeat import Step, check_room, move_on, new_member
+from groupcoord.core.groups.consumer.heartbeat import Step, advance_member, check_room, new_member
 from groupcoord.core.groups.consumer.reconciliation import MemberState
 from groupcoord.core.groups.consumer.records import (
     ClassicMemberMetadata,
@@ -86,7 +86,7 @@ def join(
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription can't be read.") from None
     updated = _update(member.metadata, request, subscription)
     owned = owned_partitions(subscription.owned_partitions, environment)
-    step = move_on(
+    step = advance_member(
         draft, member, updated, owned, environment, topics_changed=topics_changed, ends_group=ends_group, now_ms=now_ms
     )
     response = JoinGroupResponse(

@@ -190,7 +190,7 @@ def handle_heartbeat(
     member = resolve_member(draft, request, member_id)
     updated = _update(member.metadata, request)
     owned = _by_topic(request.topic_partitions)
-    step = move_on(draft, member, updated, owned, environment, topics_changed=topics_changed, now_ms=now_ms)
+    step = advance_member(draft, member, updated, owned, environment, topics_changed=topics_changed, now_ms=now_ms)
     assignment = step.member.assignment
     # Otherwise the member has the assignment already.
     shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned
@@ -205,7 +205,7 @@ def handle_heartbeat(
     return response, step
 
 
-def move_on(
+def advance_member(
     draft: ConsumerDraft,
     member: ConsumerMember,
     metadata: ConsumerGroupMemberMetadataRecord,
@@ -226,7 +226,7 @@ def move_on(
     if is_new or not (says_the_same or metadata == member.metadata):
         draft.write(metadata)
     if is_new:
-        draft.tell(MemberAdded, member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
+        draft.add_event(MemberAdded, member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
     names_changed = not says_the_same and set(metadata.subscribed_topic_names) != set(
         member.metadata.subscribed_topic_names
     )

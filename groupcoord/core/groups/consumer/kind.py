@@ -97,9 +97,9 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
     def __init__(self, context: HandlerContext, environment: ConsumerGroupEnvironment, classic: ClassicGroups) -> None:
         super().__init__(context, environment, classic)
         self.rules = {
-            ConsumerGroupHeartbeat: self._judge_heartbeat,
-            JoinGroup: self._judge_join,
-            LeaveGroup: self._judge_leave,
+            ConsumerGroupHeartbeat: self._handle_heartbeat,
+            JoinGroup: self._handle_join,
+            LeaveGroup: self._handle_leave,
             ResolvedRegexes: self._take_resolution,
         }
         self.guest_handlers = {
@@ -134,7 +134,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
     def remove_members(self, draft: ConsumerDraft, member_ids: Collection[str], cause: Cause, now_ms: int) -> None:
         """Write the removal of members, and the group's next epoch or its downgrade to a classic group."""
         state, topics = draft.state, self._known_topics
-        draft.tell_removal(member_ids, cause)
+        draft.add_removals(member_ids, cause)
         trigger = Trigger(cause, next(iter(member_ids)))
         # Possible if the remaining members are all classic, and the policy allows a downgrade (KIP-848).
         if can_downgrade(state, member_ids, self._environment):
@@ -159,7 +159,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         is_its_end = draft.downgrade is not None or (isinstance(request, JoinGroup) and not draft.state.members)
         return not is_its_end and super().shares_write(draft, request)
 
-    def _judge_heartbeat(
+    def _handle_heartbeat(
         self, group: ConsumerGroup, draft: ConsumerDraft, request: ConsumerGroupHeartbeat, now_ms: int
     ) -> ConsumerGroupHeartbeatResponse:
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
@@ -174,7 +174,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         self._follow_step(group, draft, step, request.principal, now_ms)
         return response
 
-    def _judge_join(
+    def _handle_join(
         self, group: ConsumerGroup, draft: ConsumerDraft, request: JoinGroup, now_ms: int
     ) -> JoinGroupResponse:
         check_join(draft.state, request, self._environment)
@@ -209,7 +209,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         draft.joined.append(member_id)
         return response
 
-    def _judge_leave(
+    def _handle_leave(
         self, group: ConsumerGroup, draft: ConsumerDraft, request: LeaveGroup, now_ms: int
     ) -> LeaveGroupResponse:
         left, gone = [], []

@@ -49,7 +49,7 @@ def handle_heartbeat(
     if is_new or metadata != member.metadata:
         draft.write(metadata)
     if is_new:
-        draft.tell(MemberAdded, request.member_id, None, metadata.client_id, metadata.client_host)
+        draft.add_event(MemberAdded, request.member_id, None, metadata.client_id, metadata.client_host)
     # Names alone: another rack or client gets a record, but begins no epoch.
     bumps = set(metadata.subscribed_topic_names) != set(member.metadata.subscribed_topic_names)
     state = draft.base

@@ -109,7 +109,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         super().__init__(context, environment)
         self.describing: list[OffsetsToDescribe] = []
         self.rules = {
-            ShareGroupHeartbeat: self._judge_heartbeat,
+            ShareGroupHeartbeat: self._handle_heartbeat,
             AlterShareGroupOffsets: lambda _, draft, request, __: draft_alteration(draft, request, environment.topics),
             DeleteShareGroupOffsets: lambda _, draft, request, __: draft_deletion(draft, request, environment.topics),
             StateChanged: self._take_state_change,
@@ -136,7 +136,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         else:
             self.meet_no_group(request, token, now_ms)
 
-    def _judge_heartbeat(
+    def _handle_heartbeat(
         self, group: ShareGroup, draft: ShareDraft, request: ShareGroupHeartbeat, now_ms: int
     ) -> ShareGroupHeartbeatResponse:
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:

@@ -287,7 +287,7 @@ def _write_member(
         return False
     draft.write(metadata)
     if is_new:
-        draft.tell(MemberAdded, metadata.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
+        draft.add_event(MemberAdded, metadata.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
     # Any change of a dynamic member counts; as in Kafka the request decides which it is.
     return request.instance_id is None or _facts_for_assignor(before.metadata) != _facts_for_assignor(metadata)
 
@@ -308,7 +308,7 @@ def _write_epoch(
     state = draft.state
     # The record includes topics, settings and the validated topology, so any difference begins an epoch.
     if bumps or evolve(record, epoch=state.epoch) != draft.epoch_record(state.epoch, state.metadata_hash):
-        draft.tell(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
+        draft.add_event(RebalanceStarted, state.epoch, _trigger(draft, before, bumps=bumps))
         draft.write(record)
         return False
     # The target in memory may differ from the logged one after a refused write.
@@ -316,7 +316,7 @@ def _write_epoch(
     if (has_target and memory.uses(draft.base.targets)) or not draft.base.is_at_rest:
         return False
     if not has_target:
-        draft.tell(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
+        draft.add_event(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
         # The time stays, because no target was computed.
         last_ms = state.assignment_timestamp_ms
         draft.write(record, StreamsGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch + 1, last_ms))

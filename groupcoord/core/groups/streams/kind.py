@@ -78,7 +78,7 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
 
     def __init__(self, context: HandlerContext, environment: StreamsGroupEnvironment, classic: ClassicGroups) -> None:
         super().__init__(context, environment, classic)
-        self.rules = {StreamsGroupHeartbeat: self._judge_heartbeat}
+        self.rules = {StreamsGroupHeartbeat: self._handle_heartbeat}
         self.timers[TimerKind.ASSIGNMENT_DELAY] = self.on_timer
         self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
 
@@ -97,7 +97,7 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
         group = StreamsGroup(request.group_id, self._context.partition, self._environment)
         draft = StreamsDraft(group.state)
         try:
-            response = self._judge_heartbeat(group, draft, request, now_ms)
+            response = self._handle_heartbeat(group, draft, request, now_ms)
         except RefusedError as error:
             # The group was not created, so its delay must not fire.
             self._timers.take_delay(group)
@@ -117,7 +117,7 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
             return
         self._context.effects.reply(token, JoinGroupResponse(error_code, member_id))
 
-    def _judge_heartbeat(
+    def _handle_heartbeat(
         self, group: StreamsGroup, draft: StreamsDraft, request: StreamsGroupHeartbeat, now_ms: int
     ) -> StreamsGroupHeartbeatResponse:
         known = self._groups.get(group.group_id)
