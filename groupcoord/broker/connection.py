@@ -395,7 +395,7 @@ class Connection:
         try:
             if self._work is not None or type(response) is FetchResponse:  # work may repeat one part many times
                 # Not joined: records of a log, or one group described many times.
-                self._put_out(encode_response_parts(header, response))
+                self._add_output(encode_response_parts(header, response))
             else:
                 frame = encode_response(header, response)
                 self._output.append(frame)
@@ -583,10 +583,10 @@ class Connection:
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
         parts = yield from run_in_executor(encode_response_parts, header, response)
         self._header = None
-        self._put_out(parts)
+        self._add_output(parts)
         self._mark_dirty()
 
-    def _put_out(self, parts: Iterable[bytes | memoryview]) -> None:
+    def _add_output(self, parts: Iterable[bytes | memoryview]) -> None:
         for part in parts:
             if len(part) <= OUTPUT_PORTION_BYTES:
                 self._output.append(part)

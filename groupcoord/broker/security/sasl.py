@@ -258,9 +258,9 @@ class LoginConnection(Connection):
         "_expires_at_ms",
         "_max_bytes_after",
         "_mechanism",
+        "_reauthenticated_at_ms",
         "_sasl",
         "_state",
-        "_took_up_again_at_ms",
         "_uses_requests",
         "closing_level",
     )
@@ -282,7 +282,7 @@ class LoginConnection(Connection):
         self._exchange: Exchange
         self._uses_requests = True
         self._expires_at_ms: int | None = None
-        self._took_up_again_at_ms: int | None = None  # start of the last re-authentication
+        self._reauthenticated_at_ms: int | None = None  # start of the last re-authentication
         self._max_bytes_after = max_request_bytes
 
     # ------------------------------------------------------------ requests
@@ -311,11 +311,11 @@ class LoginConnection(Connection):
             return True
         now_ms = self._sasl.now_ms()
         if frame[:2] == SASL_HANDSHAKE:
-            begun_ms = self._took_up_again_at_ms
+            begun_ms = self._reauthenticated_at_ms
             # Too early: answered as without SASL.
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
                 return True
-            self._took_up_again_at_ms = now_ms
+            self._reauthenticated_at_ms = now_ms
             self._state = _State.HAS_VERSIONS
             return False
         # KIP-368: after expiry, any other request closes the connection.
@@ -323,7 +323,7 @@ class LoginConnection(Connection):
 
     @property
     def _is_again(self) -> bool:
-        return self._took_up_again_at_ms is not None
+        return self._reauthenticated_at_ms is not None
 
     def _log_in(self, frame: bytes) -> None:
         if self._state is _State.REFUSED:
@@ -411,7 +411,7 @@ class LoginConnection(Connection):
             self.answer(SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms))
         else:
             # KIP-43: after a handshake of version 0 tokens have a size but no header.
-            self._put_out([_SIZE.pack(len(challenge)) + challenge])
+            self._add_output([_SIZE.pack(len(challenge)) + challenge])
             self._mark_dirty()
 
     def _fail_login(self, message: str, user: str) -> None:
