@@ -437,8 +437,8 @@ def _print_verification(console: Console, report: Report) -> None:
         )
         return
     console.print(f"verified: {verified.difference_count:,} differences", style="bold red")
-    for told in verified.differences[:10]:
-        console.print(f"  {told}")
+    for difference in verified.differences[:10]:
+        console.print(f"  {difference}")
 
 
 def run_following(following: LocalFollowing, out: str, collector: GroupCollector | None = None) -> None:
@@ -512,8 +512,8 @@ def _print_poll(console: Console, polled: Polled, seen: set[str]) -> None:
     )
     problems = [f"{one.subject}: {one.text}" for one in polled.snapshot.problems]
     new = [one for one in problems if one not in seen]
-    for told in new[:PROBLEMS_SHOWN_MAX]:
-        console.print(f"  unknown: {escape(told)}", style="red")
+    for problem in new[:PROBLEMS_SHOWN_MAX]:
+        console.print(f"  unknown: {escape(problem)}", style="red")
     if len(new) > PROBLEMS_SHOWN_MAX:
         console.print(f"  unknown: {len(new) - PROBLEMS_SHOWN_MAX:,} more, in tables/problems", style="red")
     seen.clear()

@@ -105,12 +105,12 @@ def _member_text(values: dict[str, Any]) -> str:
     subscription = values["subscription"]
     topics = subscription["topics"]
     wanted = [*(topics or ()), *([f"/{subscription['topic_regex']}/"] if subscription["topic_regex"] else ())]
-    told = "what can't be read" if topics is None and not wanted else " ".join(wanted) or "nothing"
+    subscribed = "what can't be read" if topics is None and not wanted else " ".join(wanted) or "nothing"
     number = "generation" if values["member_epoch"] is None else "epoch"
     client = f"client {values['client_id']} at {values['client_host']}"
     return (
         f"{_member_name(values)}:{leads} {number} {values['generation']}, {client}, "
-        f"subscribes to {told}; has {_partitions(values['assignment'])}"
+        f"subscribes to {subscribed}; has {_partitions(values['assignment'])}"
     )
 
 
@@ -129,14 +129,14 @@ def _duplicate_text(values: dict[str, Any]) -> str:
 
 
 def _epoch_text(values: dict[str, Any]) -> str:
-    told = f"group {values['group_epoch']}, target {values['target_epoch']}"
+    text = f"group {values['group_epoch']}, target {values['target_epoch']}"
     if values["member_id"] is None:
-        return told
+        return text
     if values["member_epoch"] is None:
-        return f"{told}, {values['member_id']} is gone"
+        return f"{text}, {values['member_id']} is gone"
     giving = f", {values['pending_partitions']} to give up" if values["pending_partitions"] else ""
     return (
-        f"{told}, {values['member_id']} {values['member_epoch']}: {values['state']}, "
+        f"{text}, {values['member_id']} {values['member_epoch']}: {values['state']}, "
         f"has {values['partitions']} partitions{giving}"
     )
 
@@ -144,23 +144,23 @@ def _epoch_text(values: dict[str, Any]) -> str:
 def _membership_text(values: dict[str, Any]) -> str:
     began = "there before" if values["began_ms"] is None else f"{values['began']} at {time_text(values['began_ms'])}"
     ended = "is a member" if values["end"] is None else f"{values['end']} at {time_text(values['ended_ms'])}"
-    told = f"{_member_name(values)}, client {values['client_id']}: {began}, {ended}"
-    return told if values["evidence"] is None else f"{told}\n{values['evidence']}"
+    text = f"{_member_name(values)}, client {values['client_id']}: {began}, {ended}"
+    return text if values["evidence"] is None else f"{text}\n{values['evidence']}"
 
 
 def _move_text(values: dict[str, Any]) -> str:
     partition = f"{values['topic'] or values['topic_id']}-{values['topic_partition']}"
-    told = f"epoch {values['epoch']}: {partition} from {values['from_member'] or 'no member'}"
-    told += f" to {values['to_member'] or 'no member'} ({values['reason']})"
+    text = f"epoch {values['epoch']}: {partition} from {values['from_member'] or 'no member'}"
+    text += f" to {values['to_member'] or 'no member'} ({values['reason']})"
     if values["assigned_ms"] is None:
-        return told if values["to_member"] is None else f"{told}, never arrived"
+        return text if values["to_member"] is None else f"{text}, never arrived"
     unowned = f", {values['unowned_ms']} ms without owner" if values["unowned_ms"] else ""
-    return f"{told}, after {values['assigned_ms'] - values['decided_ms']} ms{unowned}"
+    return f"{text}, after {values['assigned_ms'] - values['decided_ms']} ms{unowned}"
 
 
 def _revocation_text(values: dict[str, Any]) -> str:
-    told = f"{values['member_id']} is to give up {_partitions(values['partitions'])}"
-    return f"{told}: not yet" if values["end"] is None else f"{told}: {values['end']} after {values['took_ms']} ms"
+    text = f"{values['member_id']} is to give up {_partitions(values['partitions'])}"
+    return f"{text}: not yet" if values["end"] is None else f"{text}: {values['end']} after {values['took_ms']} ms"
 
 
 def _partitions(topics: list[dict[str, Any]]) -> str:

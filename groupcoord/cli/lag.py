@@ -81,7 +81,7 @@ def lag(
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 
-    with _errors_in_words():
+    with _command_errors():
         address = given_address(bootstrap_server, command_config)
         if address is None:
             raise CommandError("name a cluster, by --bootstrap-server or --command-config")
@@ -150,7 +150,7 @@ def _looks(
 
 
 @contextmanager
-def _errors_in_words() -> Iterator[None]:
+def _command_errors() -> Iterator[None]:
     from groupcoord.analysis.errors import InputError, PipelineError
 
     try:

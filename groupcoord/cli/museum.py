@@ -114,7 +114,7 @@ def _show(console: Console, shown: Exhibit, *, as_json: bool) -> None:
         return
     console.print(f"{shown.id}: {shown.title}", style="bold")
     console.print(f"{shown.room}; {shown.versions}", style="dim")
-    told = {
+    sections = {
         "What was wrong": shown.story,
         "What has to happen": shown.history,
         "What users lost": shown.loses,
@@ -122,7 +122,7 @@ def _show(console: Console, shown: Exhibit, *, as_json: bool) -> None:
         "Reports": ", ".join(shown.references),
         "Not in this package": shown.absent,
     }
-    for title, text in told.items():
+    for title, text in sections.items():
         if text:
             console.print(f"\n{title}", style="bold")
             for line in textwrap.wrap(text, WIDTH):
@@ -159,14 +159,14 @@ def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json
     from groupcoord.testing.exploring.stage import in_lines
     from groupcoord.testing.museum import TaskFailedError, play_of
 
-    played, is_as_told = [], True
+    played, is_as_described = [], True
     for shown in chosen:
         try:
             shipping, planted = (play_of(shown, is_planted=is_planted) for is_planted in (False, True))
         except TaskFailedError as error:
             raise CommandError(error) from None
         played.append((shown, planted))
-        is_as_told = is_as_told and not shipping.law and bool(planted.law)
+        is_as_described = is_as_described and not shipping.law and bool(planted.law)
         if as_json:
             print(json.dumps({"exhibit": shown.id, "shipping": asdict(shipping), "planted": asdict(planted)}))
         elif is_short:
@@ -180,7 +180,7 @@ def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json
                     console.print(line, style="bold red" if line.lstrip().startswith("BROKEN") else "", soft_wrap=True)
     if html is not None:
         write_text(html, _page(played))
-    if not is_as_told:
+    if not is_as_described:
         raise typer.Exit(FAILED)
 
 

@@ -98,7 +98,7 @@ def serve(
 
     SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed.
     """
-    with _errors_told():
+    with _command_errors():
         _set_up_logging(log_level)
         _check_cluster(cluster, node_id, data_dir, nodes, control_port)
         metrics_place = _metrics_place(metrics, metrics_port, host)
@@ -116,12 +116,14 @@ def serve(
             sockets = _bind(stack, security, host, port, nodes, advertised_host)
             _check_control_port(control_port, sockets)
             opening = Opening(data_dir, config, is_set, topics, clock, security)
-            told = [_node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)]
+            advertised = [
+                _node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)
+            ]
             pages = _Pages(metrics_place, control_port)
             if shared is not None:
-                _serve_in_cluster(shared, opening, told[0], sockets, pages)
+                _serve_in_cluster(shared, opening, advertised[0], sockets, pages)
             else:
-                _serve_in_one_process(opening, told, sockets, pages)
+                _serve_in_one_process(opening, advertised, sockets, pages)
 
 
 def _metrics_place(address: str | None, port: int | None, host: str) -> tuple[str, int] | None:
@@ -159,7 +161,7 @@ def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> N
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
+def _command_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
@@ -293,14 +295,14 @@ class _Pages(NamedTuple):
     request_log: RequestLog | None = None
 
 
-def _serve_in_one_process(opening: Opening, told: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
+def _serve_in_one_process(opening: Opening, nodes: Sequence[Node], sockets: Sequence[Sockets], pages: _Pages) -> None:
     with ExitStack() as stack:
         new_broker, request_log = _observed(opening.clock) if pages.control_port is not None else (make_broker, None)
-        servers = NodeServers(opening.storage, opening.clock, told, sockets, new_broker)
+        servers = NodeServers(opening.storage, opening.clock, nodes, sockets, new_broker)
         stack.callback(servers.forget)
         servers.prepare()
         pages = pages._replace(request_log=request_log)
-        _run(servers, pages, lambda: _announce(sockets, _where(opening.data_dir), told[0], servers.storage.topics))
+        _run(servers, pages, lambda: _announce(sockets, _where(opening.data_dir), nodes[0], servers.storage.topics))
 
 
 def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
@@ -311,11 +313,11 @@ def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
 
 
 def _serve_in_cluster(
-    shared: SharedLog, opening: Opening, told: Node, sockets: Sequence[Sockets], pages: _Pages
+    shared: SharedLog, opening: Opening, advertised: Node, sockets: Sequence[Sockets], pages: _Pages
 ) -> None:
     storage = opening.for_cluster(shared.documents)
-    node = shared.node(storage, opening.clock, told, sockets[0])
-    _run(node, pages, lambda: _announce(sockets, f"groups in {shared.place}", told, storage.topics))
+    node = shared.node(storage, opening.clock, advertised, sockets[0])
+    _run(node, pages, lambda: _announce(sockets, f"groups in {shared.place}", advertised, storage.topics))
 
 
 def _run(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Callable[[], None]) -> None:
