@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.fleet import open_server
-from tests.processes import ServerProcess
+from groupcoord.testing.server import ServerThread
+from tests.clients.fleet import PARTITION_COUNT, SETTINGS, TOPIC
 
 HERE = Path(__file__).parent
 
@@ -35,7 +35,7 @@ def client_libraries() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server() -> Iterator[ServerThread]:
     """A server shared by all tests of a module: each has its own groups."""
-    with open_server(tmp_path_factory.mktemp("data")) as server:
+    with ServerThread(topics={TOPIC: PARTITION_COUNT}, settings={**SETTINGS, "records.enable": "false"}) as server:
         yield server

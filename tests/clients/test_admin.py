@@ -9,22 +9,23 @@ from typing import Any
 
 import pytest
 
+from groupcoord.testing.server import ServerThread
 from tests.clients.fleet import DEADLINE_S, PARTITION_COUNT, TOPIC
 from tests.clients.libraries import CONSUMERS
 from tests.clients.member_process import Options
-from tests.processes import MemberProcess, ServerProcess, committed_offsets, wait_until
+from tests.processes import MemberProcess, committed_offsets, wait_until
 
 pytestmark = pytest.mark.usefixtures("client_libraries")
 
 
-def commit(server: ServerProcess, group_id: str, offsets: dict[int, int]) -> None:
+def commit(server: ServerThread, group_id: str, offsets: dict[int, int]) -> None:
     """Commit without a member, so that the group is simple and empty."""
     with CONSUMERS["kafka-python"](server.bootstrap, group_id, TOPIC) as consumer:
         consumer.commit({partition: (offset, "") for partition, offset in offsets.items()})
 
 
 @contextmanager
-def working_member(server: ServerProcess, group_id: str) -> Iterator[MemberProcess]:
+def working_member(server: ServerThread, group_id: str) -> Iterator[MemberProcess]:
     """A member named ``worker`` that owns all partitions, alone in a group."""
     with MemberProcess(Options("kafka-python", server.bootstrap, group_id, TOPIC, "worker")) as process:
         wait_until(lambda: process.commit_count > 0, DEADLINE_S, "the member commits")
@@ -32,21 +33,21 @@ def working_member(server: ServerProcess, group_id: str) -> Iterator[MemberProce
 
 
 @pytest.fixture(scope="module")
-def member(server: ServerProcess) -> Iterator[MemberProcess]:
+def member(server: ServerThread) -> Iterator[MemberProcess]:
     """A member of a group named ``busy``."""
     with working_member(server, "busy") as process:
         yield process
 
 
 @pytest.fixture
-def confluent_admin(server: ServerProcess) -> Any:
+def confluent_admin(server: ServerThread) -> Any:
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
 
 
 @pytest.fixture
-def kafka_python_admin(server: ServerProcess) -> Iterator[Any]:
+def kafka_python_admin(server: ServerThread) -> Iterator[Any]:
     from kafka import KafkaAdminClient
 
     admin = KafkaAdminClient(bootstrap_servers=server.bootstrap)
@@ -63,7 +64,7 @@ def error_names(futures: dict[str, Any]) -> dict[str, str]:
     return names
 
 
-def test_confluent_groups(server: ServerProcess, member: MemberProcess, confluent_admin: Any) -> None:
+def test_confluent_groups(server: ServerThread, member: MemberProcess, confluent_admin: Any) -> None:
     """confluent-kafka lists, describes and deletes groups; a busy group is not deleted, a missing one is not found."""
     from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 
@@ -97,7 +98,7 @@ def test_confluent_groups(server: ServerProcess, member: MemberProcess, confluen
     assert committed_offsets(server.port, "idle", TOPIC) == {}
 
 
-def test_confluent_offsets(server: ServerProcess, member: MemberProcess, confluent_admin: Any) -> None:
+def test_confluent_offsets(server: ServerThread, member: MemberProcess, confluent_admin: Any) -> None:
     """confluent-kafka lists and alters a group's offsets; those of a group with members are not altered."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
@@ -121,7 +122,7 @@ def test_confluent_offsets(server: ServerProcess, member: MemberProcess, conflue
     assert error.name() == "UNKNOWN_MEMBER_ID"
 
 
-def test_kafka_python_groups(server: ServerProcess, member: MemberProcess, kafka_python_admin: Any) -> None:
+def test_kafka_python_groups(server: ServerThread, member: MemberProcess, kafka_python_admin: Any) -> None:
     """kafka-python lists, describes and deletes groups; a busy group is not deleted, a missing one is not found."""
     commit(server, "idle", {0: 1})
     listed = {group["group_id"]: group for group in kafka_python_admin.list_groups()}
@@ -149,7 +150,7 @@ def test_kafka_python_groups(server: ServerProcess, member: MemberProcess, kafka
     assert "idle" not in [group["group_id"] for group in kafka_python_admin.list_groups()]
 
 
-def test_kafka_python_offsets(server: ServerProcess, member: MemberProcess, kafka_python_admin: Any) -> None:
+def test_kafka_python_offsets(server: ServerThread, member: MemberProcess, kafka_python_admin: Any) -> None:
     """kafka-python lists, alters, resets and deletes a group's offsets; not those its members read from."""
     from kafka import OffsetAndMetadata, TopicPartition
     from kafka.errors import GroupSubscribedToTopicError, NoError
@@ -168,7 +169,7 @@ def test_kafka_python_offsets(server: ServerProcess, member: MemberProcess, kafk
     assert kafka_python_admin.delete_group_offsets("busy", [second]) == {second: GroupSubscribedToTopicError}
 
 
-def test_kafka_python_removes_a_member(server: ServerProcess, kafka_python_admin: Any) -> None:
+def test_kafka_python_removes_a_member(server: ServerThread, kafka_python_admin: Any) -> None:
     """A member that an admin removes joins again by itself, under another id."""
     from kafka.admin import MemberToRemove
 
@@ -188,7 +189,7 @@ def test_kafka_python_removes_a_member(server: ServerProcess, kafka_python_admin
         wait_until(lambda: member.commit_count > commits, DEADLINE_S, "the member commits again")
 
 
-def test_aiokafka_groups(server: ServerProcess, member: MemberProcess) -> None:
+def test_aiokafka_groups(server: ServerThread, member: MemberProcess) -> None:
     """aiokafka's admin client, which speaks old versions, lists and describes groups and their offsets."""
     from aiokafka import TopicPartition
     from aiokafka.admin import AIOKafkaAdminClient
@@ -213,7 +214,7 @@ def test_aiokafka_groups(server: ServerProcess, member: MemberProcess) -> None:
     asyncio.run(check())
 
 
-def test_topics(server: ServerProcess, confluent_admin: Any, kafka_python_admin: Any) -> None:
+def test_topics(server: ServerThread, confluent_admin: Any, kafka_python_admin: Any) -> None:
     """A topic that one library makes the others see, extend and delete; its offsets go with it."""
     from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
     from confluent_kafka.admin import NewTopic

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from groupcoord.testing.server import ServerThread
 from tests.clients.fleet import DEADLINE_S
 from tests.processes import ServerProcess
 
@@ -53,16 +54,16 @@ def partitions(opened: Any) -> set[int]:
     return {assigned.partition for assigned in opened.assignment()}
 
 
-def serving(data_dir: Path, port: int = 0, words: tuple[str, ...] = ()) -> ServerProcess:
+def serving(**settings: str) -> ServerThread:
     """Start a server with the topic."""
-    return ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS, words=words)
+    return ServerThread(topics={TOPIC: PARTITION_COUNT}, settings={**SETTINGS, **settings})
 
 
-def test_members_come_and_go(tmp_path: Path) -> None:
+def test_members_come_and_go() -> None:
     """One has everything, two have half each, and the one that stays has everything again; offsets outlast it all."""
     from confluent_kafka import TopicPartition
 
-    with serving(tmp_path) as server, ExitStack() as stack:
+    with serving() as server, ExitStack() as stack:
         first = stack.enter_context(consumer(server.bootstrap, "come-and-go"))
         poll_until([first], lambda: len(partitions(first)) == PARTITION_COUNT)
         with consumer(server.bootstrap, "come-and-go") as second:
@@ -75,16 +76,16 @@ def test_members_come_and_go(tmp_path: Path) -> None:
         assert {offset.offset for offset in first.committed(committed, timeout=DEADLINE_S)} == {5}
 
 
-def test_a_regular_expression(tmp_path: Path) -> None:
+def test_a_regular_expression() -> None:
     """A member that subscribes to an expression gets the partitions of the topics that match."""
-    with serving(tmp_path) as server, consumer(server.bootstrap, "expression", "^ord.*") as opened:
+    with serving() as server, consumer(server.bootstrap, "expression", "^ord.*") as opened:
         poll_until([opened], lambda: len(partitions(opened)) == PARTITION_COUNT)
 
 
-def test_an_assignor_of_ones_own(tmp_path: Path) -> None:
+def test_an_assignor_of_ones_own() -> None:
     """Members that ask for it by its name get what it gives."""
-    words = ("--set", "group.consumer.assignors=uniform,tests.core.own_assignors:Deal")
-    with serving(tmp_path, words=words) as server, ExitStack() as stack:
+    assignors = "uniform,tests.core.own_assignors:Deal"
+    with serving(group_consumer_assignors=assignors) as server, ExitStack() as stack:
         wanted = {"group.remote.assignor": "deal"}
         both = [stack.enter_context(consumer(server.bootstrap, "dealt", **wanted)) for _ in range(2)]
         poll_until(both, lambda: sorted(sorted(partitions(opened)) for opened in both) == [[0, 2, 4], [1, 3, 5]])
@@ -92,14 +93,18 @@ def test_an_assignor_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_server_that_is_killed(tmp_path: Path) -> None:
     """Members go on with what they have when the server is killed and comes back, a static one among them."""
-    with serving(tmp_path) as server, ExitStack() as stack:
+
+    def start(port: int = 0) -> ServerProcess:
+        return ServerProcess(tmp_path, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS)
+
+    with start() as server, ExitStack() as stack:
         first = stack.enter_context(consumer(server.bootstrap, "killed"))
         static = stack.enter_context(consumer(server.bootstrap, "killed", **{"group.instance.id": "static"}))
         both = [first, static]
         poll_until(both, lambda: [len(partitions(opened)) for opened in both] == [HALF, HALF])
         before = [partitions(opened) for opened in both]
         server.kill()
-        with serving(tmp_path, server.port) as revived, consumer(revived.bootstrap, "killed") as third:
+        with start(server.port) as revived, consumer(revived.bootstrap, "killed") as third:
             three = [*both, third]
             poll_until(three, lambda: all(len(partitions(opened)) == PARTITION_COUNT // 3 for opened in three))
             assert all(partitions(opened) <= had for opened, had in zip(both, before, strict=True))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord.testing.server import ServerThread
 from tests.clients.counting_proxy import FETCH, LIST_OFFSETS, CountingProxy
 from tests.clients.fleet import DEADLINE_S, PARTITION_COUNT, SETTINGS, TOPIC
 from tests.clients.libraries import CONSUMERS, Consumer
@@ -25,7 +26,7 @@ def open_one(library: str, bootstrap: str, group_id: str) -> Consumer:
     return CONSUMERS[library](bootstrap, group_id, TOPIC, auto_offset_reset="none")
 
 
-def test_offsets_across_libraries(server: ServerProcess) -> None:
+def test_offsets_across_libraries(server: ServerThread) -> None:
     """Each library reads the others' commits, with or without metadata; a partition without a commit has no offset."""
     with ExitStack() as stack:
         consumers = [stack.enter_context(open_one(library, server.bootstrap, "across")) for library in CONSUMERS]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord.testing.server import ServerThread
 from tests.clients.beside import CONSUMER, Consumer, running
 from tests.clients.fleet import PARTITION_COUNT, TOPIC
 from tests.ports import free_port
-from tests.processes import ProcessError, ServerProcess, committed_offsets, wait_until
+from tests.processes import ProcessError, committed_offsets, wait_until
 from tests.storage.real_broker import HAS_KAFKA, format_directory, java
 
 DEADLINE_S = 40.0
@@ -75,7 +76,7 @@ def committed(port: int, group: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kinds", [("ours", "librdkafka"), ("librdkafka", "ours")], ids="-".join)
-def test_beside_librdkafka(server: ServerProcess, kinds: tuple[str, str], strategy: str) -> None:
+def test_beside_librdkafka(server: ServerThread, kinds: tuple[str, str], strategy: str) -> None:
     """On ``groupcoord serve``, the member and librdkafka share a group, with either leader, and a consumer group."""
     live_together(kinds, server.bootstrap, server.port, f"beside-{'-'.join(kinds)}-{strategy}", strategy)
 
@@ -131,6 +132,6 @@ def test_on_a_real_broker(broker: int, kinds: tuple[str, str], strategy: str, tm
 @pytest.mark.skipif(not HAS_KAFKA, reason="there is no java, or there are no jars of Kafka 4")
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "sticky", "roundrobin"])
 @pytest.mark.parametrize("kinds", [("ours", "java"), ("java", "ours")], ids="-".join)
-def test_beside_java(server: ServerProcess, kinds: tuple[str, str], strategy: str) -> None:
+def test_beside_java(server: ServerThread, kinds: tuple[str, str], strategy: str) -> None:
     """On ``groupcoord serve``, the member shares a group with Java's consumer, with each assignor."""
     live_together(kinds, server.bootstrap, server.port, f"beside-{'-'.join(kinds)}-{strategy}", strategy)

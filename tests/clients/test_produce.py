@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from groupcoord.testing.server import ServerThread
 from tests.clients.fleet import TOPIC
 from tests.clients.libraries import PRODUCERS
-from tests.processes import ServerProcess
 
 pytestmark = pytest.mark.usefixtures("client_libraries")
 
@@ -29,7 +29,7 @@ def send(library: str, bootstrap: str, acks: int | str, is_idempotent: bool) -> 
 
 @pytest.mark.parametrize("library", PRODUCERS)
 @pytest.mark.parametrize(("acks", "is_idempotent"), [(1, False), ("all", False), ("all", True)])
-def test_a_send_fails_at_once(server: ServerProcess, library: str, acks: int | str, is_idempotent: bool) -> None:
+def test_a_send_fails_at_once(server: ServerThread, library: str, acks: int | str, is_idempotent: bool) -> None:
     """The library reports the error that the server answered, idempotent producer or not, and does not try again."""
     begin = time.monotonic()
     error = "POLICY_VIOLATION" if library == "confluent-kafka" else "PolicyViolationError"
@@ -37,6 +37,6 @@ def test_a_send_fails_at_once(server: ServerProcess, library: str, acks: int | s
     assert time.monotonic() - begin < AT_ONCE_S
 
 
-def test_nobody_waits_with_acks_0(server: ServerProcess) -> None:
+def test_nobody_waits_with_acks_0(server: ServerThread) -> None:
     """A producer that wants no answer is done when the request is written."""
     assert send("confluent-kafka", server.bootstrap, 0, False) == "sent"

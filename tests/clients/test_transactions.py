@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from groupcoord.testing.server import ServerThread
 from tests.clients.fleet import DEADLINE_S, TOPIC, open_server
-from tests.processes import ServerProcess, wait_until
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.usefixtures("client_libraries")
 
 
 @contextmanager
-def open_consumer(server: ServerProcess, group_id: str) -> Iterator[Any]:
+def open_consumer(server: ServerThread, group_id: str) -> Iterator[Any]:
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -34,7 +35,7 @@ def open_consumer(server: ServerProcess, group_id: str) -> Iterator[Any]:
         consumer.close()
 
 
-def open_producer(server: ServerProcess, transactional_id: str) -> Any:
+def open_producer(server: ServerThread, transactional_id: str) -> Any:
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -67,7 +68,7 @@ def committed(consumer: Any) -> dict[int, int]:
     return {position.partition: position.offset for position in found if position.offset >= 0}
 
 
-def test_commit_and_abort(server: ServerProcess) -> None:
+def test_commit_and_abort(server: ServerThread) -> None:
     """Offsets of a committed transaction are there, those of an aborted one never were."""
     producer = open_producer(server, "writer")
     with open_consumer(server, "commit-and-abort") as consumer:
@@ -85,7 +86,7 @@ def test_commit_and_abort(server: ServerProcess) -> None:
         assert committed(consumer) == {0: 30, 1: 11}
 
 
-def test_with_the_generation_of_a_member(server: ServerProcess) -> None:
+def test_with_the_generation_of_a_member(server: ServerThread) -> None:
     """A member of the group commits in a transaction with its own generation (KIP-447)."""
     producer = open_producer(server, "member-writer")
     with open_consumer(server, "a-member") as consumer:
@@ -97,7 +98,7 @@ def test_with_the_generation_of_a_member(server: ServerProcess) -> None:
         assert committed(consumer) == {0: 5}
 
 
-def test_a_second_producer_fences_the_first(server: ServerProcess) -> None:
+def test_a_second_producer_fences_the_first(server: ServerThread) -> None:
     """The first one's transaction is aborted, and it can't commit."""
     from confluent_kafka import KafkaException
 

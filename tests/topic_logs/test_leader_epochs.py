@@ -14,7 +14,6 @@ from groupcoord.conformance.sockets import SocketServer
 from groupcoord.storage.log.index import LeaderEpochs
 from groupcoord.storage.log.settings import DEFAULT_SETTINGS, TopicLogSettings
 from groupcoord.testing.server import ServerThread
-from tests.processes import ServerProcess
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, produced
 from tests.topic_logs.batches import TOPIC as TOPIC_OF_DISK
@@ -25,9 +24,9 @@ CHECKPOINT = "leader-epoch-checkpoint"
 
 
 @contextmanager
-def serving(directory: Path) -> Iterator[tuple[ServerProcess, Client]]:
+def serving(directory: Path) -> Iterator[tuple[ServerThread, Client]]:
     with (
-        ServerProcess(directory, settings={"offsets.topic.num.partitions": 1}) as server,
+        ServerThread(data_dir=directory, settings={"offsets.topic.num.partitions": 1}) as server,
         closing(Client(SocketServer("127.0.0.1", server.port), "test")) as client,
     ):
         yield server, client
