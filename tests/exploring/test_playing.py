@@ -16,7 +16,6 @@ from groupcoord.log_store import LogRecord, MemoryLogStore, Ticket
 from groupcoord.messages import SyncGroupResponse
 from groupcoord.testing.exploring.scope import WORDS, HistoryError, Scope, Step, Trace, steps_of
 from groupcoord.testing.exploring.stage import BrokenLaw, Played, Stage, play
-from tests.plants import plant
 from tests.tables import as_one_test
 
 STATIC = """
@@ -152,19 +151,6 @@ def test_who_pauses_is_told_nothing_of_waiting() -> None:
     steps = steps_of(["start m1", "start s1", "go m1", "go s1", "leave m1", "pause s1"])
 
     assert play(Trace(scope, steps)).broken is None
-
-
-def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator with a bug breaks a law, which is named, with the step; without it all are served at the end."""
-    trace = Trace.of(tomllib.loads(STATIC))
-
-    assert play(trace).broken is None
-    plant(monkeypatch, "KAFKA-10284")
-    broken = play(trace).broken
-
-    assert broken is not None
-    assert (broken.step, broken.law) == (3, "check_members_are_durable")
-    assert "a restart would make" in broken.message
 
 
 def test_users_bring_laws_and_watch() -> None:

@@ -1,8 +1,6 @@
-"""Bugs that Kafka has had break a law in the shortest history that shows them; without the bug all laws hold in it."""
+"""Histories in which a law must hold although a member is fenced, refused or dropped, as in Kafka."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -11,7 +9,7 @@ from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.laws import LawBrokenError, served_partitions
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import CompleteTransaction, OffsetToCommit, TopicToCommit, TxnOffsetCommit
-from groupcoord.testing.machine.consumers import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, ClassicConsumer
+from groupcoord.testing.machine.consumers import REBALANCE_TIMEOUT_MS, ClassicConsumer
 from tests.laws.test_scenarios import Scenario
 from tests.plants import plant
 
@@ -38,29 +36,6 @@ def a_group_of(world: Scenario, *instances: str | None) -> list[ClassicConsumer]
     return consumers
 
 
-def a_static_member_comes_back() -> None:
-    """A static member restarts in a Stable group, and its coordinator's process is killed after it was answered."""
-    world = Scenario()
-    (before,) = a_group_of(world, "i1")
-    after = world.restart_static(before)
-    world.kill()
-    world.coordinator.load_all()
-    world.deliver()
-    world.go_on(after)
-    assert after.is_alive
-
-
-def one_of_two_falls_silent() -> None:
-    """A waits for B in a round, and B's session ends before the round's time is up."""
-    world = Scenario()
-    waits, silent = a_group_of(world, None, None)
-    waits.protocols = ("roundrobin", "range")
-    waits.rejoin()
-    world.go_on(waits)
-    world.sleep(SESSION_TIMEOUT_MS)
-    assert list(group_of(world).members) == [waits.member_id] != [silent.member_id]
-
-
 def nobody_but_a_producer() -> None:
     """A producer commits an offset in a group that has nothing else; its transaction ends after some sweeps."""
     world = Scenario()
@@ -69,22 +44,6 @@ def nobody_but_a_producer() -> None:
     world.sleep(3 * SWEEP_MS)
     partition = world.coordinator.partition_of(GROUP)
     world.submit(CompleteTransaction(partition, 7, 0, committed=True))
-
-
-HISTORIES = [
-    ("KAFKA-10284", a_static_member_comes_back, "a restart would make"),
-    ("KAFKA-7909", one_of_two_falls_silent, "still waits"),
-    ("KAFKA-19163", nobody_but_a_producer, "of which a transaction is open"),
-]
-
-
-@pytest.mark.parametrize(("bug", "history", "broken"), HISTORIES, ids=[bug for bug, _, _ in HISTORIES])
-def test_the_bug_breaks_a_law(monkeypatch: pytest.MonkeyPatch, bug: str, history: Any, broken: str) -> None:
-    """With the bug the law is broken that was made for it; without it none is."""
-    history()
-    plant(monkeypatch, bug)
-    with pytest.raises(LawBrokenError, match=broken):
-        history()
 
 
 def test_what_was_committed_in_a_transaction_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
