@@ -18,9 +18,6 @@ from attrs import define, evolve, field
 
 import groupcoord
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.cluster.nodes import Administered
-from groupcoord.broker.configs.definitions import GroupConfigs
-from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.security.settings import ANY_ADDRESS, check_advertised, with_listener
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name, ensure_internal_topic
@@ -36,20 +33,18 @@ from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError, GroupcoordError
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
 from groupcoord.host.opening import (
+    OFFSETS_PARTITIONS_KEY,
     Storage,
+    keep_offsets_partitions,
     open_cluster_storage,
-    open_log_store,
-    open_producer_ids,
-    open_topic_directory,
+    open_storage,
 )
 from groupcoord.host.process import import_modules_of_requests
-from groupcoord.log_store import ListingStore, LogStore, close_store
 
 if TYPE_CHECKING:
     from groupcoord.cli.replica_logs import SharedLog
     from groupcoord.cluster.documents import SlotDocuments
     from groupcoord.host.cluster_node import ClusterNode
-    from groupcoord.storage.data_directory import DataDirectory
     from groupcoord.testing.asserting.requests import RequestLog
 
 
@@ -380,9 +375,6 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
         say(f"faults on purpose: http://127.0.0.1:{control.port}")
 
 
-OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
-
-
 @define(eq=False)
 class Opening:
     """Opening of the server's storage: on disk at each start, in memory once."""
@@ -398,22 +390,15 @@ class Opening:
     def storage(self) -> Storage:
         if self._in_memory is not None:
             return self._in_memory
-        data_dir = self.data_dir
-        with ExitStack() as stack:
-            store = _open_store(data_dir, self._config)
-            stack.callback(close_store, store)
-            registry, directory, config = _open_topics(data_dir, store, self._config, self._is_set, self._topics)
-            storage = Storage(
-                config,
-                store,
-                registry,
-                GroupConfigs(config, data_dir),
-                Administered(data_dir),
-                open_producer_ids(data_dir),
-                TopicData(config, self.clock, registry, directory),
-                self._security,
+        data_dir, create_topics = self.data_dir, partial(_ensure_topics, self.data_dir, self._topics)
+        try:
+            storage = open_storage(
+                data_dir, self._config, self.clock, self._security, create_topics, is_set=self._is_set
             )
-            stack.pop_all()
+        except OSError as error:
+            if isinstance(error, GroupcoordError):
+                raise
+            raise CommandError(f"{data_dir}: {error.strerror or error}", FAILED) from None
         if data_dir is None:
             self._in_memory = storage
         return storage
@@ -424,11 +409,11 @@ class Opening:
         while True:
             refusals = documents.refusals
             registry.reload()
-            config = _keep_offsets_partitions(registry, (), self._config, self._is_set)
+            config = keep_offsets_partitions(registry, (), self._config, is_set=self._is_set)
             try:
                 with registry.edit() as edit:
                     ensure_internal_topic(edit, OFFSETS_TOPIC, config)
-                _ensure_topics(registry, "the cluster", self._topics)
+                _ensure_topics("the cluster", self._topics, registry)
             except (OSError, CommandError) as error:
                 if documents.refusals == refusals:
                     raise CommandError(str(error), FAILED) from None
@@ -436,30 +421,7 @@ class Opening:
                 return open_cluster_storage(documents, registry, config, self.clock, self._security)
 
 
-def _open_store(data_dir: Path | None, config: Config) -> LogStore:
-    from groupcoord.storage.errors import LogDirectoryError
-
-    try:
-        return open_log_store(data_dir, config)
-    except LogDirectoryError as error:
-        raise CommandError(str(error), FAILED) from None
-
-
-def _open_topics(
-    data_dir: Path | None, store: LogStore, config: Config, is_set: bool, topics: list[tuple[str, int]]
-) -> tuple[TopicRegistry, DataDirectory | None, Config]:
-    try:
-        registry = TopicRegistry(data_dir)
-        found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
-        config = _keep_offsets_partitions(registry, found, config, is_set)
-        directory = open_topic_directory(data_dir, config, registry)
-    except OSError as error:
-        raise CommandError(f"{data_dir}: {error.strerror or error}", FAILED) from None
-    _ensure_topics(registry, data_dir, topics)
-    return registry, directory, config
-
-
-def _ensure_topics(registry: TopicRegistry, where: object, topics: list[tuple[str, int]]) -> None:
+def _ensure_topics(where: object, topics: list[tuple[str, int]], registry: TopicRegistry) -> None:
     try:
         for name, partition_count in topics:
             registry.ensure(name, partition_count)
@@ -467,22 +429,3 @@ def _ensure_topics(registry: TopicRegistry, where: object, topics: list[tuple[st
         raise CommandError(f"--topic {name}:{partition_count}: {error}", FAILED) from None
     except OSError as error:
         raise CommandError(f"{where}: {error.strerror or error}", FAILED) from None
-
-
-def _keep_offsets_partitions(registry: TopicRegistry, found: Sequence[int], config: Config, is_set: bool) -> Config:
-    # The number decides which log partition a group lives in: with another one its offsets would not be found.
-    wanted = config.offsets_topic_num_partitions
-    known = registry.get(OFFSETS_TOPIC)
-    if known is None:
-        if found and found[-1] >= wanted:
-            raise CommandError(
-                f"there is a log partition {found[-1]}, but {OFFSETS_PARTITIONS_KEY} is {wanted}", FAILED
-            )
-        return config
-    if known.partition_count == wanted:
-        return config
-    if is_set:
-        raise CommandError(
-            f"{OFFSETS_PARTITIONS_KEY} is {known.partition_count} here and can't become {wanted}", FAILED
-        )
-    return evolve(config, offsets_topic_num_partitions=known.partition_count)

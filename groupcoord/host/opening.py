@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,8 +21,9 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
+from groupcoord.errors import GroupcoordError
 from groupcoord.host.process import descriptor_limit
-from groupcoord.log_store import AbandonableStore, LogStore, MemoryLogStore, close_store
+from groupcoord.log_store import AbandonableStore, ListingStore, LogStore, MemoryLogStore, close_store
 from groupcoord.storage.files import BROKER_FILE
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 B = TypeVar("B", bound="Broker")
 
+OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 METADATA_TOPIC = "__cluster_metadata"
 """A broker's own log in a folder like those of topics."""
 
@@ -156,6 +159,63 @@ def _adopt_topics(found: Iterable[FoundTopic], data_dir: Path, config: Config, t
                     edit.create(name, partition_count, topic_id, usual_configs(name, config))
             except TopicError as error:
                 logger.error("%s: the folders of topic %r are left alone: %s", data_dir, name, error)
+
+
+class OffsetsPartitionsError(GroupcoordError):
+    """``offsets.topic.num.partitions`` is not the number of log partitions that exist."""
+
+
+def keep_offsets_partitions(topics: TopicRegistry, found: Sequence[int], config: Config, *, is_set: bool) -> Config:
+    """Return a configuration with the existing number of log partitions: with another one, offsets would not be found.
+
+    ``is_set``: the user has set ``offsets.topic.num.partitions``, so that another number is an error.
+    """
+    wanted = config.offsets_topic_num_partitions
+    known = topics.get(OFFSETS_TOPIC)
+    if known is None:
+        if found and found[-1] >= wanted:
+            raise OffsetsPartitionsError(
+                f"there is a log partition {found[-1]}, but {OFFSETS_PARTITIONS_KEY} is {wanted}"
+            )
+        return config
+    if is_set and known.partition_count != wanted:
+        raise OffsetsPartitionsError(
+            f"{OFFSETS_PARTITIONS_KEY} is {known.partition_count} here and can't become {wanted}"
+        )
+    return evolve(config, offsets_topic_num_partitions=known.partition_count)
+
+
+def open_storage(
+    data_dir: Path | None,
+    config: Config,
+    clock: Clock,
+    security: Security,
+    create_topics: Callable[[TopicRegistry], object],
+    *,
+    is_set: bool = False,
+) -> Storage:
+    """Return the storage of a server in a data directory, or one in memory.
+
+    ``create_topics`` adds topics to those of the directory; ``is_set`` is as for :func:`keep_offsets_partitions`.
+
+    Raises:
+        GroupcoordError: the directory can't be used, or what is in it.
+        OSError: a file can't be read or written.
+    """
+    with ExitStack() as stack:
+        store = open_log_store(data_dir, config)
+        stack.callback(close_store, store)
+        topics = TopicRegistry(data_dir)
+        found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
+        config = keep_offsets_partitions(topics, found, config, is_set=is_set)
+        directory = open_topic_directory(data_dir, config, topics)
+        create_topics(topics)
+        administered, producer_ids = Administered(data_dir), open_producer_ids(data_dir)
+        data = TopicData(config, clock, topics, directory)
+        group_configs = GroupConfigs(config, data_dir)
+        storage = Storage(config, store, topics, group_configs, administered, producer_ids, data, security)
+        stack.pop_all()
+    return storage
 
 
 def open_cluster_storage(

@@ -19,22 +19,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.cluster.nodes import Administered
-from groupcoord.broker.configs.definitions import GroupConfigs
-from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.security.settings import with_listener
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.clock import Clock, LeapingClock, ManualClock
 from groupcoord.config import Config
-from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import Node
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, bound_socket
-from groupcoord.host.opening import Storage, open_log_store, open_producer_ids, open_topic_directory
-from groupcoord.log_store import close_store
+from groupcoord.host.opening import Storage, open_storage
 from groupcoord.testing.asserting.assertions import Assertions, AsyncServer, callers_frames
 from groupcoord.testing.asserting.records import Topics, checked_topics
 from groupcoord.testing.asserting.report import LogTap, report_on
@@ -204,34 +199,15 @@ class NodesUnderTest:
     def _opened(self) -> Storage:
         if self._in_memory is not None:
             return self._in_memory
-        with ExitStack() as stack:
-            storage = self._open(stack)
-            stack.pop_all()
+        security = Security(self.clock, self._data_dir, self._secure, self._users)
+        storage = open_storage(self._data_dir, self._config, self.clock, security, self._create_topics)
         if self._data_dir is None:
             self._in_memory = storage
         return storage
 
-    def _open(self, stack: ExitStack) -> Storage:
-        data_dir, config = self._data_dir, self._config
-        store = open_log_store(data_dir, config)
-        stack.callback(close_store, store)
-        topics = TopicRegistry(data_dir)
-        offsets_topic = topics.get(OFFSETS_TOPIC)
-        if offsets_topic is not None:
-            config = evolve(config, offsets_topic_num_partitions=offsets_topic.partition_count)
-        directory = open_topic_directory(data_dir, config, topics)
+    def _create_topics(self, topics: TopicRegistry) -> None:
         for name, partition_count in self._topics.items():
             topics.ensure(name, partition_count)
-        return Storage(
-            config,
-            store,
-            topics,
-            GroupConfigs(config, data_dir),
-            Administered(data_dir),
-            open_producer_ids(data_dir),
-            TopicData(config, self.clock, topics, directory),
-            Security(self.clock, data_dir, self._secure, self._users),
-        )
 
 
 START_TIMEOUT_S = 30.0

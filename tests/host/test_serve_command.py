@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, ErrorCode
-from groupcoord.cli.serve import _open_store
 from groupcoord.conformance.sockets import FreePorts
+from groupcoord.host.opening import open_log_store
 from groupcoord.storage.stores import segments
 from tests.broker.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
 from tests.command import run_command
@@ -261,7 +261,7 @@ def test_settings_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "log.cleaner.min.compaction.lag.ms": 1006,
         "log.cleaner.dedupe.buffer.size": 1007,
     }
-    _open_store(tmp_path, Config.from_properties(settings))
+    open_log_store(tmp_path, Config.from_properties(settings))
     assert given == {
         "segment_bytes": 1001,
         "batch_bytes_max": 1002,
