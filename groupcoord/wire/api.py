@@ -11,7 +11,6 @@ from groupcoord.core.messages import Response
 from groupcoord.errors import GroupcoordError
 from groupcoord.schema.primitives import MalformedError
 from groupcoord.wire.broker_messages import BrokerResponse
-from groupcoord.wire.cluster_messages import ClusterResponse
 
 
 @define
@@ -106,7 +105,7 @@ class Api:
 class Answered:
     """A request that was answered while it was decoded: send ``response``."""
 
-    response: Response | BrokerResponse | ClusterResponse
+    response: Response | BrokerResponse
 
 
 _ANSWERS_MAX, _ANSWER_BYTES_MAX = 8_192, 256

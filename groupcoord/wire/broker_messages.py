@@ -18,6 +18,12 @@ from groupcoord.errors import ErrorCode
 EntryT = TypeVar("EntryT")
 
 
+class BrokerResponse:
+    """Base of the responses that are no coordinator's."""
+
+    __slots__ = ()
+
+
 class TopicEntry(NamedTuple, Generic[EntryT]):
     """Partitions of one topic, as indexes or with further fields."""
 
@@ -86,7 +92,7 @@ class MetadataTopic(NamedTuple):
 
 
 @frozen
-class MetadataResponse:
+class MetadataResponse(BrokerResponse):
     """Brokers and topics of the cluster."""
 
     brokers: tuple[MetadataBroker, ...]
@@ -161,7 +167,7 @@ class CreatedTopic(NamedTuple):
 
 
 @frozen
-class CreateTopicsResponse:
+class CreateTopicsResponse(BrokerResponse):
     """One entry for each topic."""
 
     topics: tuple[CreatedTopic, ...]
@@ -194,7 +200,7 @@ class CreatedPartitions(NamedTuple):
 
 
 @frozen
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(BrokerResponse):
     """One entry for each topic."""
 
     results: tuple[CreatedPartitions, ...]
@@ -218,7 +224,7 @@ class DeletedTopic(NamedTuple):
 
 
 @frozen
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(BrokerResponse):
     """One entry for each topic."""
 
     responses: tuple[DeletedTopic, ...]
@@ -263,7 +269,7 @@ class ListedOffsetsPartition(NamedTuple):
 
 
 @frozen
-class ListOffsetsResponse:
+class ListOffsetsResponse(BrokerResponse):
     """One entry for each topic."""
 
     topics: tuple[TopicEntry[ListedOffsetsPartition], ...]
@@ -345,7 +351,7 @@ class FetchedPartitionData(NamedTuple):
 
 
 @frozen
-class FetchResponse:
+class FetchResponse(BrokerResponse):
     """Results of a fetch; in a session only partitions with changes. ``session_id`` 0: no session.
 
     ``node_endpoints``: addresses of the current leaders.
@@ -407,7 +413,7 @@ class ProducedPartition(NamedTuple):
 
 
 @frozen
-class ProduceResponse:
+class ProduceResponse(BrokerResponse):
     """One entry for each topic. ``node_endpoints``: addresses of the current leaders."""
 
     topics: tuple[TopicNameOrIdEntry[ProducedPartition], ...] = ()
@@ -443,7 +449,7 @@ class LeaderEpochEnd(NamedTuple):
 
 
 @frozen
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(BrokerResponse):
     """One entry for each topic."""
 
     topics: tuple[TopicEntry[LeaderEpochEnd], ...]
@@ -473,20 +479,7 @@ class DeletedRecordsPartition(NamedTuple):
 
 
 @frozen
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(BrokerResponse):
     """One entry for each topic."""
 
     topics: tuple[TopicEntry[DeletedRecordsPartition], ...]
-
-
-BrokerResponse = (
-    MetadataResponse
-    | CreateTopicsResponse
-    | CreatePartitionsResponse
-    | DeleteTopicsResponse
-    | ListOffsetsResponse
-    | FetchResponse
-    | ProduceResponse
-    | OffsetForLeaderEpochResponse
-    | DeleteRecordsResponse
-)

@@ -14,7 +14,7 @@ from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, PartitionResult
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import TopicEntry
+from groupcoord.wire.broker_messages import BrokerResponse, TopicEntry
 
 # ---------------------------------------------------------------- DescribeCluster
 
@@ -46,7 +46,7 @@ class ClusterBroker(NamedTuple):
 
 
 @frozen
-class DescribeClusterResponse:
+class DescribeClusterResponse(BrokerResponse):
     """The brokers, or an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -105,7 +105,7 @@ class TopicPartitionsDescription(NamedTuple):
 
 
 @frozen
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(BrokerResponse):
     """The topics, and the cursor to continue at; None at the end."""
 
     topics: tuple[TopicPartitionsDescription, ...]
@@ -140,7 +140,7 @@ class LogDir(NamedTuple):
 
 
 @frozen
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(BrokerResponse):
     """One entry for each log directory."""
 
     results: tuple[LogDir, ...] = ()
@@ -179,7 +179,7 @@ class ElectedPartition(NamedTuple):
 
 
 @frozen
-class ElectLeadersResponse:
+class ElectLeadersResponse(BrokerResponse):
     """One entry for each topic."""
 
     error_code: ErrorCode
@@ -223,7 +223,7 @@ class ReassignedPartition(NamedTuple):
 
 
 @frozen
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(BrokerResponse):
     """One entry for each topic."""
 
     responses: tuple[TopicEntry[ReassignedPartition], ...]
@@ -248,7 +248,7 @@ class OngoingReassignment(NamedTuple):
 
 
 @frozen
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(BrokerResponse):
     """Reassignments in progress, always none; with an error Kafka echoes the topics of the request."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -302,7 +302,7 @@ class QuorumNode(NamedTuple):
 
 
 @frozen
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(BrokerResponse):
     """One entry for each topic, and the addresses of the voters."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -337,7 +337,7 @@ class AlterReplicaLogDirs(Request["AlterReplicaLogDirsResponse"]):
 
 
 @frozen
-class AlterReplicaLogDirsResponse:
+class AlterReplicaLogDirsResponse(BrokerResponse):
     """One entry for each topic."""
 
     results: tuple[TopicEntry[PartitionResult], ...]
@@ -378,7 +378,7 @@ MembershipRequest = UnregisterBroker | UnregisterController | AddRaftVoter | Rem
 
 
 @frozen
-class MembershipResponse:
+class MembershipResponse(BrokerResponse):
     """Success or an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -428,7 +428,7 @@ class FinalizedFeature(NamedTuple):
 
 
 @frozen
-class ApiVersionsResponse:
+class ApiVersionsResponse(BrokerResponse):
     """Served APIs and features; epoch -1: no features are finalized."""
 
     error_code: ErrorCode
@@ -472,24 +472,9 @@ class UpdatedFeature(NamedTuple):
 
 
 @frozen
-class UpdateFeaturesResponse:
+class UpdateFeaturesResponse(BrokerResponse):
     """Result: all features were updated, or none."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     results: tuple[UpdatedFeature, ...] = ()
-
-
-ClusterResponse = (
-    DescribeClusterResponse
-    | DescribeTopicPartitionsResponse
-    | DescribeLogDirsResponse
-    | ElectLeadersResponse
-    | AlterPartitionReassignmentsResponse
-    | ListPartitionReassignmentsResponse
-    | DescribeQuorumResponse
-    | AlterReplicaLogDirsResponse
-    | MembershipResponse
-    | ApiVersionsResponse
-    | UpdateFeaturesResponse
-)

@@ -13,6 +13,7 @@ from attrs import define, frozen
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
+from groupcoord.wire.broker_messages import BrokerResponse
 
 
 class ConfigResourceType(IntEnum):
@@ -110,7 +111,7 @@ class DescribedConfigs(NamedTuple):
 
 
 @frozen
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(BrokerResponse):
     """One entry for each resource of the request, duplicates included."""
 
     results: tuple[DescribedConfigs, ...]
@@ -161,7 +162,7 @@ class AlteredResource(NamedTuple):
 
 
 @frozen
-class AlterConfigsResponse:
+class AlterConfigsResponse(BrokerResponse):
     """One entry for each resource of the request, duplicates included."""
 
     responses: tuple[AlteredResource, ...]
@@ -185,7 +186,7 @@ class ConfigResource(NamedTuple):
 
 
 @frozen
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(BrokerResponse):
     """Resources with settings."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -238,7 +239,7 @@ class DescribedQuotas(NamedTuple):
 
 
 @frozen
-class DescribeClientQuotasResponse:
+class DescribeClientQuotasResponse(BrokerResponse):
     """The quotas, or None with an error."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -278,7 +279,7 @@ class AlteredQuotas(NamedTuple):
 
 
 @frozen
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(BrokerResponse):
     """One entry for each entity."""
 
     entries: tuple[AlteredQuotas, ...]
@@ -328,13 +329,5 @@ class PushTelemetryResponse(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
 
 
+TelemetryResponse = GetTelemetrySubscriptionsResponse | PushTelemetryResponse
 TelemetryRequest = GetTelemetrySubscriptions | PushTelemetry
-ConfigResponse = (
-    DescribeConfigsResponse
-    | AlterConfigsResponse
-    | ListConfigResourcesResponse
-    | DescribeClientQuotasResponse
-    | AlterClientQuotasResponse
-    | GetTelemetrySubscriptionsResponse
-    | PushTelemetryResponse
-)

@@ -27,29 +27,16 @@ from groupcoord.wire.api import (
 from groupcoord.wire.broker_messages import BrokerResponse, Metadata
 from groupcoord.wire.cluster_messages import (
     ApiVersions,
-    ClusterResponse,
 )
 from groupcoord.wire.config_messages import (
-    ConfigResponse,
     TelemetryRequest,
+    TelemetryResponse,
 )
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.security_messages import AclRequest, AclResponse, LoginRequest, LoginResponse
-from groupcoord.wire.share_messages import ShareResponse
-from groupcoord.wire.transaction_messages import TransactionResponse
 
 WireRequest = Request | ApiVersions | Metadata | AclRequest | LoginRequest | TelemetryRequest | Answered
-WireResponse = (
-    Response
-    | AclResponse
-    | BrokerResponse
-    | ClusterResponse
-    | ConfigResponse
-    | LoginResponse
-    | ShareResponse
-    | ShareStateResponse
-    | TransactionResponse
-)
+WireResponse = Response | AclResponse | BrokerResponse | LoginResponse | ShareStateResponse | TelemetryResponse
 
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack

@@ -9,7 +9,7 @@ from attrs import define, frozen
 
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import CurrentLeader, EntryT, MetadataBroker
+from groupcoord.wire.broker_messages import BrokerResponse, CurrentLeader, EntryT, MetadataBroker
 
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
 """Epochs of requests that open and that end a share session."""
@@ -91,7 +91,7 @@ class SharePartitionData(NamedTuple):
 
 
 @frozen
-class ShareFetchResponse:
+class ShareFetchResponse(BrokerResponse):
     """Records, and the duration of their locks. ``node_endpoints``: addresses of the current leaders."""
 
     error_code: ErrorCode
@@ -122,7 +122,7 @@ class ShareAcknowledgedPartition(NamedTuple):
 
 
 @frozen
-class ShareAcknowledgeResponse:
+class ShareAcknowledgeResponse(BrokerResponse):
     """Results of acknowledgements. ``node_endpoints``: addresses of the current leaders."""
 
     error_code: ErrorCode
@@ -130,7 +130,3 @@ class ShareAcknowledgeResponse:
     responses: tuple[TopicIdEntry[ShareAcknowledgedPartition], ...] = ()
     error_message: str | None = None
     node_endpoints: tuple[MetadataBroker, ...] = ()
-
-
-ShareResponse = ShareFetchResponse | ShareAcknowledgeResponse
-"""Responses to share consumers."""

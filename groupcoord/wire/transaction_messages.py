@@ -14,7 +14,7 @@ from groupcoord.core.messages import TopicResult
 from groupcoord.core.messages.commits import refused_partitions
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import TopicEntry
+from groupcoord.wire.broker_messages import BrokerResponse, TopicEntry
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -37,7 +37,7 @@ class InitProducerId(Request["InitProducerIdResponse"]):
 
 
 @frozen
-class InitProducerIdResponse:
+class InitProducerIdResponse(BrokerResponse):
     """The producer id and epoch, or an error."""
 
     error_code: ErrorCode
@@ -83,7 +83,7 @@ class AddedPartitions(NamedTuple):
 
 
 @frozen
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(BrokerResponse):
     """One entry for each transaction, in the order of the request; none with an ``error_code`` (versions from 4)."""
 
     results: tuple[AddedPartitions, ...]
@@ -101,7 +101,7 @@ class AddOffsetsToTxn(Request["AddOffsetsToTxnResponse"]):
 
 
 @frozen
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(BrokerResponse):
     """Success or an error."""
 
     error_code: ErrorCode
@@ -122,7 +122,7 @@ class EndTxn(Request["EndTxnResponse"]):
 
 
 @frozen
-class EndTxnResponse:
+class EndTxnResponse(BrokerResponse):
     """The next producer id and epoch, or an error."""
 
     error_code: ErrorCode
@@ -161,7 +161,7 @@ class WrittenMarker(NamedTuple):
 
 
 @frozen
-class WriteTxnMarkersResponse:
+class WriteTxnMarkersResponse(BrokerResponse):
     """One entry for each marker; possibly none for one without partitions."""
 
     markers: tuple[WrittenMarker, ...]
@@ -188,7 +188,7 @@ class DescribedTransaction(NamedTuple):
 
 
 @frozen
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(BrokerResponse):
     """One entry for each transactional id of the request."""
 
     transaction_states: tuple[DescribedTransaction, ...]
@@ -219,7 +219,7 @@ class ListedTransaction(NamedTuple):
 
 
 @frozen
-class ListTransactionsResponse:
+class ListTransactionsResponse(BrokerResponse):
     """The transactions, and the states of the filter that do not exist."""
 
     error_code: ErrorCode
@@ -255,22 +255,10 @@ class DescribedPartition(NamedTuple):
 
 
 @frozen
-class DescribeProducersResponse:
+class DescribeProducersResponse(BrokerResponse):
     """One entry for each topic."""
 
     topics: tuple[TopicEntry[DescribedPartition], ...]
-
-
-TransactionResponse = (
-    InitProducerIdResponse
-    | AddPartitionsToTxnResponse
-    | AddOffsetsToTxnResponse
-    | EndTxnResponse
-    | WriteTxnMarkersResponse
-    | DescribeTransactionsResponse
-    | ListTransactionsResponse
-    | DescribeProducersResponse
-)
 
 
 def _refused_topics(topics: tuple[TopicEntry[int], ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
