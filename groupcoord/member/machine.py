@@ -176,7 +176,7 @@ class Member:
     def enforce_rebalance(self, now_ms: int, reason: str = "") -> None:
         """Rejoin with the next poll (KIP-568). Does nothing in a consumer group."""
         self._check_open()
-        self._protocol.request_rejoin(reason or "rebalance enforced by user")
+        self._parts.membership.request_rejoin(reason or "rebalance enforced by user")
         self._settle(now_ms)
 
     def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
@@ -386,12 +386,12 @@ class Member:
     @property
     def member_id(self) -> str:
         """Id from the coordinator, empty outside of the group; in a consumer group the member's own and constant."""
-        return self._protocol.member_id
+        return self._parts.membership.member_id
 
     @property
     def generation_id(self) -> int:
         """Generation, or in a consumer group the member epoch; -1 outside of the group."""
-        return self._protocol.generation_id
+        return self._parts.membership.generation_id
 
     @property
     def is_leader(self) -> bool:

@@ -119,6 +119,16 @@ class Membership(ABC):
     state: MemberState
 
     @property
+    @abstractmethod
+    def member_id(self) -> str:
+        """Id of the member, or empty."""
+
+    @property
+    @abstractmethod
+    def generation_id(self) -> int:
+        """Generation or member epoch, or -1."""
+
+    @property
     def has_ended(self) -> bool:
         return self.state in _ENDS
 
@@ -137,6 +147,9 @@ class Membership(ABC):
         if not self.has_ended:
             self.move(MemberState.FAILED)
             self._outputs.append(Failed(api, error_code, message))
+
+    def request_rejoin(self, reason: str) -> None:  # noqa: B027
+        """Join again with the next poll (KIP-568); does nothing in the consumer protocol, as in Java."""
 
     @abstractmethod
     def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:

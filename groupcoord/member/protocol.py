@@ -95,16 +95,6 @@ class GroupProtocol(ABC):
     # ------------------------------------------------------------ what it is
 
     @property
-    @abstractmethod
-    def member_id(self) -> str:
-        """Id of the member, or empty."""
-
-    @property
-    @abstractmethod
-    def generation_id(self) -> int:
-        """Generation or member epoch, or -1."""
-
-    @property
     def is_leader(self) -> bool:
         """True if the member assigned in this generation."""
         return False
@@ -137,9 +127,6 @@ class GroupProtocol(ABC):
     @abstractmethod
     def progress_deadline_ms(self) -> int:
         """Return when :meth:`progress` is due without any input."""
-
-    def request_rejoin(self, reason: str) -> None:  # noqa: B027
-        """Request a rebalance (KIP-568); does nothing in the consumer protocol, as in Java."""
 
     # ------------------------------------------------------------ answers
 

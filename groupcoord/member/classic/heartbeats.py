@@ -51,6 +51,14 @@ class MembershipManager(Membership):
     needs_prepare: bool = True
 
     @property
+    def member_id(self) -> str:
+        return self.generation.member_id
+
+    @property
+    def generation_id(self) -> int:
+        return self.generation.generation_id
+
+    @property
     def is_joined(self) -> bool:
         """True if the coordinator knows the member, as far as the member knows."""
         return self.state in _JOINED
@@ -62,18 +70,17 @@ class MembershipManager(Membership):
     @property
     def is_reset(self) -> bool:
         """True if the generation was reset. The member id may be kept."""
-        return self.generation.generation_id == UNKNOWN_GENERATION_ID and self.generation.protocol_name is None
+        return self.generation_id == UNKNOWN_GENERATION_ID and self.generation.protocol_name is None
 
     @property
     def is_stranger(self) -> bool:
         """True if owned partitions are lost, because there is no generation or no member id."""
-        return self.generation.generation_id == UNKNOWN_GENERATION_ID or not self.generation.member_id
+        return self.generation_id == UNKNOWN_GENERATION_ID or not self.generation.member_id
 
     def is_at(self, state: MemberState, generation_id: int) -> bool:
-        return self.state is state and self.generation.generation_id == generation_id
+        return self.state is state and self.generation_id == generation_id
 
     def request_rejoin(self, reason: str) -> None:
-        """Join again with the next poll."""
         if not self.rejoin_needed or self.rejoin_reason != reason:
             self._outputs.append(RejoinRequested(reason))
         self.rejoin_reason = reason
@@ -83,7 +90,7 @@ class MembershipManager(Membership):
         """Reset the generation and rejoin. A member id that may be valid is kept."""
         if not self.has_ended:
             self.move(MemberState.UNJOINED)
-        self.generation = NO_GENERATION if forget_member_id else Generation(member_id=self.generation.member_id)
+        self.generation = NO_GENERATION if forget_member_id else Generation(member_id=self.member_id)
         self.request_rejoin(reason)
         self.needs_prepare = True
 

@@ -102,14 +102,6 @@ class ClassicProtocol(GroupProtocol):
     # ------------------------------------------------------------ properties
 
     @property
-    def member_id(self) -> str:
-        return self._membership.generation.member_id
-
-    @property
-    def generation_id(self) -> int:
-        return self._membership.generation.generation_id
-
-    @property
     def can_subscribe(self) -> bool:
         return bool(self._assignors)
 
@@ -189,9 +181,6 @@ class ClassicProtocol(GroupProtocol):
 
     def polled(self, until_ms: int) -> None:
         self._heartbeats.polled(until_ms)
-
-    def request_rejoin(self, reason: str) -> None:
-        self._membership.request_rejoin(reason)
 
     def _note_changes(self) -> None:
         if not self._membership.rejoin_needed and not self._is_joining and self._step is _Step.NONE:
@@ -312,7 +301,7 @@ class ClassicProtocol(GroupProtocol):
         self._is_joining = True
         request = JoinGroup(
             group_id=config.group_id or "",
-            member_id=membership.generation.member_id,
+            member_id=membership.member_id,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=protocols,
             session_timeout_ms=config.session_timeout_ms,
@@ -330,7 +319,7 @@ class ClassicProtocol(GroupProtocol):
             topics=topics,
             user_data=assignor.subscription_user_data(topics),
             owned_partitions=tuple(self._parts.subscription.positions),
-            generation_id=self._membership.generation.generation_id,
+            generation_id=self._membership.generation_id,
             rack_id=self._parts.config.client_rack or None,
         )
         return JoinProtocol(assignor.name, encode_subscription(subscription))
@@ -537,7 +526,7 @@ class ClassicProtocol(GroupProtocol):
         membership, config, link = self._membership, self._parts.config, self._parts.link
         if membership.state in (MemberState.UNJOINED, MemberState.CLOSED):
             return
-        member_id = membership.generation.member_id
+        member_id = membership.member_id
         wants = operation is CloseOperation.LEAVE_GROUP or (
             operation is CloseOperation.DEFAULT and config.group_instance_id is None
         )

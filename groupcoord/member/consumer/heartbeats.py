@@ -97,6 +97,10 @@ class ConsumerMembership(Membership):
     _was_member: bool = False
 
     @property
+    def generation_id(self) -> int:
+        return self.epoch if self.has_epoch else UNKNOWN_GENERATION_ID
+
+    @property
     def is_in_group(self) -> bool:
         """True if it is a member or joining, and not leaving."""
         return self.state in _IN_GROUP
@@ -124,9 +128,8 @@ class ConsumerMembership(Membership):
     # ------------------------------------------------------------ commits
 
     def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
-        epoch = self.epoch if self.has_epoch else UNKNOWN_GENERATION_ID
         member_id = self.member_id if self._was_member else UNKNOWN_MEMBER_ID
-        return MemberIdentity(epoch, member_id, self._group_instance_id)
+        return MemberIdentity(self.generation_id, member_id, self._group_instance_id)
 
     def fetch_identity(self) -> MemberIdentity | None:
         """OffsetFetch of a member fails at another epoch than the current one (KIP-848)."""

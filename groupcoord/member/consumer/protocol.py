@@ -56,14 +56,6 @@ class ConsumerProtocol(GroupProtocol):
     # ------------------------------------------------------------ state
 
     @property
-    def member_id(self) -> str:
-        return self._membership.member_id
-
-    @property
-    def generation_id(self) -> int:
-        return self._membership.epoch if self._membership.has_epoch else -1
-
-    @property
     def heartbeat_interval_ms(self) -> int:
         return self._heartbeats.interval_ms
 

@@ -354,9 +354,7 @@ class CoordinatorNode:
         if life == self._life and coordinator is not None:
             is_ours = coordinator.lost is None or self.leads(partition)
             if coordinator.status(partition) is PartitionStatus.FAILED and is_ours:
-                coordinator.begin_load(partition, self.leaders_known[partition][1])
-                self._loading[partition] = 0
-                self._load_on(due)
+                self._begin_load(partition, self.leaders_known[partition][1])
             self.settle_after(partition)
 
 

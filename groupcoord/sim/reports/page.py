@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from attrs import frozen
 
@@ -57,8 +57,7 @@ def result_of(report: FleetReport, command: str) -> Html:
 
 
 def _distributions(report: FleetReport) -> Html:
-    plots = [plot(measure, [("", report.values(measure.key))]) for measure in MEASURES]
-    return joined((_table(report.distributions(), is_linked=True), element("div", *plots, class_="plots")))
+    return joined((_table(report.distributions(), is_linked=True), _plots([("", report)])))
 
 
 def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -> Html:
@@ -102,12 +101,12 @@ def median_and_p99_rows(found: Sequence[dict[str, Distribution]]) -> list[tuple[
 
 def _compared(report: FleetReport) -> Html:
     rows = compared(report)
-    if not rows:
-        return EMPTY
-    sentence = "Median and 99th percentile of each group."
-    return joined(
-        (soft(sentence), layout.table(("@measure", "@unit", *(f"#{name}" for name in report.compared_ids())), rows))
-    )
+    return _medians(report.compared_ids(), rows, "of each group") if rows else EMPTY
+
+
+def _medians(names: Iterable[str], rows: list[tuple[str, ...]], of_what: str) -> Html:
+    table = layout.table(("@measure", "@unit", *(f"#{name}" for name in names)), rows)
+    return joined((soft(f"Median and 99th percentile {of_what}."), table))
 
 
 def causes_table(report: FleetReport) -> Html:
@@ -174,8 +173,8 @@ def comparison_page(comparison: Comparison, command: str) -> str:
     sections = [
         Section("timeline", f"Owners of partitions, seed {first.runs[0].seed}", _timelines_of_variants(comparison)),
         Section("differences", f"Differences from {first.variant}", _differences(comparison)),
-        Section("beside", "Comparison", _beside(comparison)),
-        Section("distributions", "Distributions", _plots(comparison)),
+        Section("beside", "Comparison", _medians(names, beside_rows(comparison), "over all groups and seeds")),
+        Section("distributions", "Distributions", _plots(list(zip(names, comparison.reports, strict=True)))),
         Section("causes", "Causes of rebalances", _causes(comparison)),
     ]
     return layout.page(first.name, lead, sections)
@@ -264,12 +263,6 @@ def _answer(comparison: Comparison) -> list[Html]:
     return [paragraph(sentence, style="answer"), listing(items)]
 
 
-def _beside(comparison: Comparison) -> Html:
-    head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports))
-    sentence = "Median and 99th percentile over all groups and seeds."
-    return joined((soft(sentence), layout.table(head, beside_rows(comparison))))
-
-
 def _differences(comparison: Comparison) -> Html:
     head = ("@measure", "@unit", *(f"#{report.variant}" for report in comparison.reports[1:]))
     sentence = joined(
@@ -289,11 +282,9 @@ def _differences(comparison: Comparison) -> Html:
     return joined((soft(sentence), layout.table(head, rows)))
 
 
-def _plots(comparison: Comparison) -> Html:
-    cards = [
-        plot(measure, [(report.variant, report.values(measure.key)) for report in comparison.reports])
-        for measure in MEASURES
-    ]
+def _plots(named: Sequence[tuple[str, FleetReport]]) -> Html:
+    """Return the histograms of all measures, each with a picture for each report."""
+    cards = [plot(measure, [(name, report.values(measure.key)) for name, report in named]) for measure in MEASURES]
     return element("div", *cards, class_="plots")
 
 
