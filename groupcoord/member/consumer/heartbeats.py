@@ -165,10 +165,8 @@ class ConsumerHeartbeats:
     _parts: Parts
     _membership: ConsumerMembership
     _steady: ConsumerGroupHeartbeat | None = field(default=None, init=False)  # sent again while nothing changes
-    _has_sent_settings: bool = field(default=False, init=False)
-    _topics: tuple[str, ...] | None = field(default=None, init=False)
-    _regex: str | None = field(default=None, init=False)
-    _assignment: LocalAssignment | None = field(default=None, init=False)
+    # Topics, regular expression and assignment of the last heartbeat; None: the next one has all fields.
+    _sent: tuple[tuple[str, ...], str | None, LocalAssignment] | None = field(default=None, init=False)
     _in_flight: Send | None = field(default=None, init=False)
     _attempts: int = field(default=0, init=False)
     _next_ms: int = field(default=0, init=False)
@@ -201,60 +199,31 @@ class ConsumerHeartbeats:
         self._in_flight = self._parts.link.send(self._make_request(current), now_ms)
 
     def _make_request(self, current: LocalAssignment) -> ConsumerGroupHeartbeat:
-        membership, config = self._membership, self._parts.config
+        membership, config, subscription = self._membership, self._parts.config, self._parts.subscription
         is_joining = membership.state is MemberState.JOINING
-        if is_joining:
-            self.send_all_fields()
-        topics, regex = self._changed_topics(), self._changed_regex()
-        owned = self._changed_assignment(current)
-        sends_settings, self._has_sent_settings = not self._has_sent_settings, True
-        is_unchanged = topics is None and regex is None and owned is None and not sends_settings
-        if is_unchanged and self._steady is not None and self._steady.member_epoch == membership.epoch:
+        before = None if is_joining else self._sent
+        sent = self._sent = subscription.topics, subscription.regex, current
+        if sent == before and self._steady is not None and self._steady.member_epoch == membership.epoch:
             return self._steady
+        topics, regex, owned = before or (None, None, None)
         request = ConsumerGroupHeartbeat(
             group_id=config.group_id or "",
             member_id=membership.member_id,
             member_epoch=membership.epoch,
             instance_id=config.group_instance_id,
             rack_id=(config.client_rack or None) if is_joining else None,
-            rebalance_timeout_ms=config.max_poll_interval_ms if sends_settings else -1,
-            subscribed_topic_names=topics,
-            subscribed_topic_regex=regex,
-            server_assignor=config.group_remote_assignor if sends_settings else None,
-            topic_partitions=owned,
+            rebalance_timeout_ms=config.max_poll_interval_ms if before is None else -1,
+            subscribed_topic_names=subscription.topics if subscription.topics != topics else None,
+            subscribed_topic_regex=(subscription.regex or "") if subscription.regex != regex else None,  # "" removes it
+            server_assignor=config.group_remote_assignor if before is None else None,
+            topic_partitions=write_partitions(current.partitions) if current != owned else None,
             client_id=config.client_id,
         )
-        self._steady = request if is_unchanged else None
+        self._steady = request if sent == before else None
         return request
 
-    def _changed_topics(self) -> tuple[str, ...] | None:
-        topics = self._parts.subscription.topics
-        if topics == self._topics:
-            return None
-        self._topics = topics
-        return topics
-
-    def _changed_regex(self) -> str | None:
-        """Return the regular expression if it has changed; "" removes it."""
-        regex = self._parts.subscription.regex
-        if regex == self._regex:
-            return None
-        self._regex = regex
-        return regex or ""
-
-    def _changed_assignment(self, current: LocalAssignment) -> tuple[TopicPartitions, ...] | None:
-        if self._assignment == current:
-            return None
-        self._assignment = current
-        return write_partitions(current.partitions)
-
-    def send_all_fields(self) -> None:
-        """Include all fields in the next heartbeat."""
-        self._has_sent_settings = False
-        self._topics = self._regex = self._assignment = None
-
     def forget(self) -> None:
-        self.send_all_fields()
+        self._sent = None
         self._in_flight = None
         self._attempts = 0
         self._not_before_ms = 0
@@ -275,7 +244,7 @@ class ConsumerHeartbeats:
 
     def failed(self, now_ms: int) -> None:
         self._in_flight = None
-        self.send_all_fields()
+        self._sent = None
         self._next_ms = self._not_before_ms = now_ms + self._parts.backoff.wait_ms(self._attempts)
         self._attempts += 1
 
