@@ -156,12 +156,8 @@ class Membership(ABC):
         """Return the identity for a commit now."""
 
     @abstractmethod
-    def fetch_identity(self) -> MemberIdentity | None:
-        """Return the identity for OffsetFetch, or None to send none."""
-
-    @abstractmethod
-    def has_new_epoch(self) -> bool:
-        """Return whether a request that failed with an epoch error may be retried with the current epoch."""
+    def epoch_identity(self) -> MemberIdentity | None:
+        """Return the identity with the member epoch, or None if there is no epoch; requests with an older one fail."""
 
     @abstractmethod
     def commit_refused(

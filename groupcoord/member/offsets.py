@@ -208,7 +208,7 @@ class Commits:
         commit, membership = purpose.commit, self._membership
         reaction = membership.reactions.to(OffsetCommit, error_code)
         if commit.kind is CommitKind.BEFORE_REVOCATION:
-            if reaction is Reaction.TAKE_EPOCH and membership.has_new_epoch():
+            if reaction is Reaction.TAKE_EPOCH and membership.epoch_identity() is not None:
                 reaction = Reaction.RETRY
             elif error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 reaction = Reaction.REPORT  # the topic was deleted
@@ -382,7 +382,7 @@ class Fetches:
     def _react(self, fetch: Fetch, error_code: ErrorCode, message: str, now_ms: int) -> None:
         reaction = self._membership.reactions.to(OffsetFetch, error_code)
         if reaction is Reaction.TAKE_EPOCH:
-            reaction = Reaction.RETRY if self._membership.has_new_epoch() else Reaction.REPORT
+            reaction = Reaction.RETRY if self._membership.epoch_identity() is not None else Reaction.REPORT
         if reaction is Reaction.FIND_COORDINATOR:
             self._link.lose(f"error response {error_code.name}")
         if reaction is Reaction.REPORT:
@@ -421,7 +421,7 @@ class Fetches:
             by_topic.setdefault(topic, []).append(partition)
         topics = tuple(TopicToFetch(topic, tuple(indexes)) for topic, indexes in by_topic.items())
         fetch.retry_ms = None
-        identity = self._membership.fetch_identity()
+        identity = self._membership.epoch_identity()
         group = GroupToFetch(self._group_id, topics)
         if identity is not None:
             group = GroupToFetch(self._group_id, topics, identity.member_id, identity.generation_id)

@@ -86,21 +86,15 @@ class MembershipManager(Membership):
         self.rejoin_reason = reason
         self.rejoin_needed = True
 
-    def reset(self, reason: str, *, forget_member_id: bool) -> None:
-        """Reset the generation and rejoin. A member id that may be valid is kept."""
+    def reset(self, reason: str, *, forget_member_id: bool, has_left: bool = False) -> None:
+        """Reset the generation and rejoin. A member id that may be valid is kept. One that has left reports nothing."""
         if not self.has_ended:
             self.move(MemberState.UNJOINED)
         self.generation = NO_GENERATION if forget_member_id else Generation(member_id=self.member_id)
-        self.request_rejoin(reason)
-        self.needs_prepare = True
-
-    def forget(self, reason: str) -> None:
-        """Reset generation and member id; if the application continues to poll, the member joins as a new one."""
-        if not self.has_ended:
-            self.move(MemberState.UNJOINED)
-        self.generation = NO_GENERATION
-        self.rejoin_reason = reason
-        self.rejoin_needed = True
+        if has_left:
+            self.rejoin_reason, self.rejoin_needed = reason, True
+        else:
+            self.request_rejoin(reason)
         self.needs_prepare = True
 
     # ------------------------------------------------------------ commits
@@ -114,12 +108,8 @@ class MembershipManager(Membership):
             return CommitRefusal(CommitFailure.REBALANCE_IN_PROGRESS, "the member is in a rebalance")
         return CommitRefusal(CommitFailure.COMMIT_FAILED, "the member is not in the group")
 
-    def fetch_identity(self) -> MemberIdentity | None:
-        """Return None: OffsetFetch needs no member."""
+    def epoch_identity(self) -> MemberIdentity | None:
         return None
-
-    def has_new_epoch(self) -> bool:
-        return False
 
     def commit_refused(
         self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool

@@ -535,7 +535,7 @@ class ClassicProtocol(GroupProtocol):
             leaving = LeavingMember(member_id, reason=reason[:REASON_LENGTH_MAX])
             link.send(LeaveGroup(config.group_id or "", (leaving,)), now_ms)
         self._parts.outputs.append(LeftGroup(reason, is_sent))
-        membership.forget("consumer pro-actively leaving the group")
+        membership.reset("consumer pro-actively leaving the group", forget_member_id=True, has_left=True)
 
     def begin_closing(self) -> None:
         self._heartbeats.is_enabled = False

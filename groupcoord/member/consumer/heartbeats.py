@@ -131,12 +131,8 @@ class ConsumerMembership(Membership):
         member_id = self.member_id if self._was_member else UNKNOWN_MEMBER_ID
         return MemberIdentity(self.generation_id, member_id, self._group_instance_id)
 
-    def fetch_identity(self) -> MemberIdentity | None:
-        """OffsetFetch of a member fails at another epoch than the current one (KIP-848)."""
+    def epoch_identity(self) -> MemberIdentity | None:
         return MemberIdentity(self.epoch, self.member_id) if self.has_epoch else None
-
-    def has_new_epoch(self) -> bool:
-        return self.has_epoch
 
     def commit_refused(
         self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
