@@ -185,7 +185,7 @@ class Trace:
     def __init__(self, start_ms: int, sink: LineSink | None = None) -> None:
         self.start_ms = start_ms
         self.line_count = 0
-        self.tail: list[str] = []
+        self.tail: deque[str] = deque(maxlen=100)
         self._sink = sink
         self._digest = sha256()
 
@@ -199,10 +199,7 @@ class Trace:
         line = f"{format_time(now_ms - self.start_ms)} {who:<10} {what}"
         self.line_count += 1
         self._digest.update(line.encode() + b"\n")
-        tail = self.tail
-        tail.append(line)
-        if len(tail) > 200:
-            del tail[:100]
+        self.tail.append(line)
         if self._sink is not None:
             self._sink(line)
 

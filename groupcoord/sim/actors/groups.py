@@ -371,13 +371,6 @@ class Pace(NamedTuple):
         return max(self.heartbeat_interval_ms, self.commit_interval_ms or 0)
 
 
-class Skip(NamedTuple):
-    """Skipped time of a consumer, with the heartbeat that keeps its session."""
-
-    until_ms: int
-    heartbeat: Heartbeat | ConsumerGroupHeartbeat
-
-
 class FastForward:
     """Fast-forwarding of the consumers of one group."""
 
@@ -393,7 +386,7 @@ class FastForward:
         self._group = group
         self._stage = stage
         self._disturbances = disturbances
-        self._skipping: dict[Consumer, Skip] = {}
+        self._skipping: dict[Consumer, int] = {}  # until when
         self._keep_sessions_ms: int | None = None
 
     def guard_ms(self, pace: Pace) -> int:
@@ -422,7 +415,7 @@ class FastForward:
             return
         duration_ms = periods * pace.period_ms
         self._keep_sessions_by(now_ms + self._step_ms(pace))
-        self._skipping[consumer] = Skip(now_ms + duration_ms, self._heartbeat_of(consumer))
+        self._skipping[consumer] = now_ms + duration_ms
         consumer.skip(duration_ms)
 
     def _heartbeat_of(self, consumer: Consumer) -> Heartbeat | ConsumerGroupHeartbeat:
@@ -445,7 +438,7 @@ class FastForward:
         self._keep_sessions_ms = None
         group_id, cluster = self._group.options.group_id, self._stage.cluster
         now_ms = self._stage.scheduler.time_ms
-        self._skipping = {c: skip for c, skip in self._skipping.items() if skip.until_ms > now_ms}
+        self._skipping = {c: until_ms for c, until_ms in self._skipping.items() if until_ms > now_ms}
         if not self._skipping:
             return
         node = cluster.serving_node(group_id)
@@ -453,8 +446,8 @@ class FastForward:
         coordinator = node.coordinator
         assert coordinator is not None
         cluster.active[node] = None
-        for consumer, skip in self._skipping.items():
-            coordinator.submit(skip.heartbeat, consumer)
+        for consumer in self._skipping:
+            coordinator.submit(self._heartbeat_of(consumer), consumer)
         for token, response in coordinator.take_replies():
             is_steady = _is_steady(response, token.member.generation_id)
             require(is_steady, f"the heartbeat of a steady member of {group_id!r} is answered {response}")

@@ -112,7 +112,7 @@ def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None, *, 
     try:
         outcome = world.run()
     except Exception as error:  # any broken invariant is a result of the simulator
-        return Run(seed, None, failure=f"{type(error).__name__}: {error}", tail=tuple(world.trace.tail[-40:]))
+        return Run(seed, None, failure=f"{type(error).__name__}: {error}", tail=tuple(world.trace.tail)[-40:])
     timelines = tuple(timelines_of(world)) if keeps_timeline else ()
     return Run(seed, outcome, tuple(_figures_of(world)), dict(world.stage.operations), timelines=timelines)
 
