@@ -115,10 +115,23 @@ class ClassicProtocol(GroupProtocol):
         request = send.request
         if isinstance(request, Heartbeat):
             self._heartbeats.receive(send, response, now_ms)
-        elif isinstance(request, JoinGroup):
-            self._receive_join(send, response, now_ms)
-        elif isinstance(request, SyncGroup):
-            self._receive_sync(send, response, now_ms)
+        elif isinstance(request, JoinGroup | SyncGroup):
+            api, kind = (
+                type(request).__name__,
+                JoinGroupResponse if isinstance(request, JoinGroup) else SyncGroupResponse,
+            )
+            if not isinstance(response, kind):
+                self._malformed(api, f"{type(response).__name__} is no answer to it")
+            elif response.error_code is not ErrorCode.NONE:
+                member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
+                self._react(send, response.error_code, member_id)
+            elif response.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
+                message = f"its protocol type is {response.protocol_type!r}, not {CONSUMER_PROTOCOL_TYPE!r}"
+                self._malformed(api, message)
+            elif isinstance(response, JoinGroupResponse):
+                self._joined(response, now_ms)
+            else:
+                self._synced(response)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
         if isinstance(send.request, Heartbeat):
@@ -324,17 +337,9 @@ class ClassicProtocol(GroupProtocol):
         )
         return JoinProtocol(assignor.name, encode_subscription(subscription))
 
-    def _receive_join(self, send: Send, response: Response, now_ms: int) -> None:
+    def _joined(self, response: JoinGroupResponse, now_ms: int) -> None:
         membership = self._membership
-        if not isinstance(response, JoinGroupResponse):
-            self._malformed("JoinGroup", f"{type(response).__name__} is no answer to it")
-        elif response.error_code is not ErrorCode.NONE:
-            self._react(send, response.error_code, response.member_id)
-        elif response.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
-            self._malformed(
-                "JoinGroup", f"its protocol type is {response.protocol_type!r}, not {CONSUMER_PROTOCOL_TYPE!r}"
-            )
-        elif membership.state is not MemberState.PREPARING_REBALANCE:
+        if membership.state is not MemberState.PREPARING_REBALANCE:
             self._fail("JoinGroup", ErrorCode.NONE, Reaction.RETRY, "the member has left meanwhile")
         elif response.protocol_name not in self._assignors:
             self._malformed("JoinGroup", f"it names the protocol {response.protocol_name!r}, which was not offered")
@@ -390,19 +395,11 @@ class ClassicProtocol(GroupProtocol):
         )
         self._parts.link.send(request, now_ms, generation)
 
-    def _receive_sync(self, send: Send, response: Response, now_ms: int) -> None:
-        """Handle a SyncGroup response; the events of the assignment wait for a poll."""
+    def _synced(self, response: SyncGroupResponse) -> None:
+        """Complete the rebalance; the events of the assignment wait for a poll."""
         membership = self._membership
         generation = membership.generation
-        if not isinstance(response, SyncGroupResponse):
-            self._malformed("SyncGroup", f"{type(response).__name__} is no answer to it")
-        elif response.error_code is not ErrorCode.NONE:
-            self._react(send, response.error_code, "")
-        elif response.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
-            self._malformed(
-                "SyncGroup", f"its protocol type is {response.protocol_type!r}, not {CONSUMER_PROTOCOL_TYPE!r}"
-            )
-        elif membership.is_reset or membership.state is not MemberState.COMPLETING_REBALANCE:
+        if membership.is_reset or membership.state is not MemberState.COMPLETING_REBALANCE:
             self._fail("SyncGroup", ErrorCode.NONE, Reaction.REJOIN, "the generation was reset meanwhile")
         elif response.protocol_name not in (None, generation.protocol_name):
             expected = generation.protocol_name
