@@ -14,6 +14,7 @@ from attrs import evolve
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.requests import TransactionRequests
 from groupcoord.broker.work import Answer, Work, each_long, portions
 from groupcoord.clock import Clock
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
@@ -22,10 +23,10 @@ from groupcoord.core.fast_construct import collector_paused
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
     NO_NODE,
+    CoordinatorType,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
-    DescribedGroup,
     DescribedShareGroupOffsets,
     DescribedShareOffset,
     DescribedShareTopic,
@@ -246,11 +247,11 @@ class GroupRequests:
         self,
         coordinator: GroupCoordinator,
         topics: TopicRegistry,
-        prepare: Callable[[Connection, FindCoordinator], FindCoordinatorResponse | None],
+        transactions: TransactionRequests | None,
     ) -> None:
         self._coordinator = coordinator
         self._topics = topics
-        self._prepare = prepare
+        self._transactions = transactions
 
     def _response_to(self, connection: Connection, request: Any) -> Work[Any]:
         answer = Answer()
@@ -297,15 +298,17 @@ class GroupRequests:
     # ------------------------------------------------------------ groups and members
 
     def find_coordinators(self, connection: Connection, request: FindCoordinator) -> Work[WireResponse | None]:
-        # Without keys it only decides whether transactions exist here.
-        if self._prepare(connection, evolve(request, keys=())) is not None:
-            return self._prepare(connection, request)
+        is_transactional, transactions = request.key_type == CoordinatorType.TRANSACTION, self._transactions
+        # Nodes that share a log have none; clients do not retry this error.
+        if is_transactional and transactions is None:
+            invalid = ErrorCode.INVALID_REQUEST
+            return FindCoordinatorResponse(tuple([FoundCoordinator(key, NO_NODE, invalid) for key in request.keys]))
         nodes = connection.nodes
 
         def find(key: str) -> Work[FoundCoordinator]:
             part = request if len(request.keys) == 1 else evolve(request, keys=(key,))
-            # May create the transaction topic; a refusal was handled above.
-            self._prepare(connection, part)
+            if is_transactional and transactions is not None:
+                transactions.prepare(connection, key)
             found: FoundCoordinator = (yield from self._response_to(connection, part)).coordinators[0]
             # Each listener has its own advertised addresses.
             if nodes is None or found.node == NO_NODE:
@@ -322,24 +325,16 @@ class GroupRequests:
         yield None
         return response
 
-    def describe_groups(self, connection: Connection, request: DescribeGroups) -> Work[WireResponse | None]:
-        def describe(group_id: str | None) -> Work[DescribedGroup]:
-            part = DescribeGroups((group_id,), request.include_authorized_operations)
-            group: DescribedGroup = (yield from self._response_to(connection, part)).groups[0]
-            return group
-
-        groups = yield from _each_once(request.group_ids, describe)
-        yield None  # the result may be large
-        denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        # KafkaApis puts groups that are denied first.
-        return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
-
-    def describe_groups_of_a_kind(self, connection: Connection, request: Any) -> Work[WireResponse | None]:
+    def describe_groups(self, connection: Connection, request: Any) -> Work[WireResponse | None]:
         def describe(group_id: str | None) -> Work[Any]:
             return (yield from self._response_to(connection, evolve(request, group_ids=(group_id,)))).groups[0]
 
         groups = yield from _each_once(request.group_ids, describe)
-        yield None
+        yield None  # the result may be large
+        if isinstance(request, DescribeGroups):
+            denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            # KafkaApis puts groups that are denied first.
+            return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
         response: WireResponse = DESCRIBED_KINDS[type(request)].answer(groups)
         return response
 
@@ -390,13 +385,10 @@ class GroupRequests:
         deleted = yield from each_long(dict.fromkeys(request.group_ids), delete)
         return DeleteGroupsResponse(tuple(result for results in deleted for result in results))
 
-    def leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None] | None:
-        if len(request.members) > MANY_MEMBERS:
-            return self._leave(connection, request)
-        connection.submit(request)
-        return None
-
-    def _leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None]:
+    def leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None]:
+        if len(request.members) <= MANY_MEMBERS:
+            whole: LeaveGroupResponse = yield from self._response_to(connection, request)
+            return whole
         left: list[LeftMember] = []
         for members in portions(request.members, MANY_MEMBERS):
             some = LeaveGroup(request.group_id, tuple(members))

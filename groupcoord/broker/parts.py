@@ -47,7 +47,7 @@ from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.regexes import TopicMatcher
 from groupcoord.broker.security.acls import answer_acl_request
 from groupcoord.broker.security.security import delegation_token_refusal
-from groupcoord.broker.share.coordination import ServerShareHost, ShareStateRequests
+from groupcoord.broker.share.coordination import ServerShareHost
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.fetch import ShareRequests
 from groupcoord.broker.topics.create_topics import TopicRequests
@@ -56,7 +56,6 @@ from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.transactions.requests import (
     TransactionRequests,
     answer_describe_producers,
-    refuse_to_find,
     refuse_transactions,
 )
 from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, deliver_replies
@@ -291,7 +290,9 @@ class Parts:
             create_internal_topics=self.internal_topics.ask,
             share=ServerShareHost(self.group_configs, self.share, self.data.whole, self._share_answered, self.turns),
             node=self.node,
-            **self.nodes.owners(),
+            owner=None if self.nodes.leadership.is_sole else self.nodes.coordinator_node,
+            transaction_owner=None if self.nodes.leadership.is_sole else self.nodes.transaction_node,
+            share_owner=self.nodes.share_node,
             new_member_id=self.new_member_id,
             new_uuid=self.new_uuid,
             authorize=self.authorize,
@@ -368,7 +369,7 @@ class Parts:
 
     def handlers_at_once(self) -> Handlers:
         """Return the handlers that take a whole request in one step; :mod:`groupcoord.broker.work` limits entries."""
-        topics, nodes = self.topics, self.nodes
+        topics, nodes, transactions = self.topics, self.nodes, self.transaction_requests
         return {
             Answered: lambda connection, request: request.response,
             ApiVersions: self._api_versions,
@@ -386,10 +387,8 @@ class Parts:
                 ),
             ),
             ListConfigResources: self._permitted(answer_list_config_resources, self.resources),
-            GetTelemetrySubscriptions: lambda connection, request: self.telemetry.answer_subscriptions(
-                request, connection
-            ),
-            PushTelemetry: lambda connection, request: self.telemetry.answer_push(request, connection),
+            GetTelemetrySubscriptions: self.telemetry.answer_subscriptions,
+            PushTelemetry: self.telemetry.answer_push,
             **dict.fromkeys(SASL_IS_OVER, lambda connection, request: SASL_IS_OVER[type(request)]),
             AlterUserScramCredentials: lambda connection, request: self.credentials.answer_alter(
                 request, connection.permissions
@@ -402,7 +401,7 @@ class Parts:
                 DELEGATION_TOKENS,
                 lambda connection, request: DELEGATION_TOKENS[type(request)](delegation_token_refusal(connection)),
             ),
-            **self._transactions_at_once(),
+            TxnOffsetCommit: refuse_transactions if transactions is None else transactions.commit_offsets,
         }
 
     def _topic_steps(self) -> Handlers:
@@ -428,18 +427,14 @@ class Parts:
         }
 
     def _group_steps(self) -> Handlers:
-        transactions = self.transaction_requests
-        # FindCoordinator creates the transaction topic, or fails where nodes share a log.
-        prepare = refuse_to_find if transactions is None else transactions.prepare
-        groups = GroupRequests(self.coordinator, self.topics, prepare)
+        groups = GroupRequests(self.coordinator, self.topics, self.transaction_requests)
         return {
             FindCoordinator: groups.find_coordinators,
             OffsetFetch: groups.fetch_offsets,
             OffsetDelete: groups.delete_offsets,
             LeaveGroup: groups.leave,
             ListGroups: groups.list_groups,
-            DescribeGroups: groups.describe_groups,
-            **dict.fromkeys(DESCRIBED_KINDS, groups.describe_groups_of_a_kind),
+            **dict.fromkeys((DescribeGroups, *DESCRIBED_KINDS), groups.describe_groups),
             DescribeShareGroupOffsets: groups.describe_share_offsets,
             DeleteGroups: groups.delete_groups,
         }
@@ -452,30 +447,22 @@ class Parts:
         return {
             ShareFetch: self.share_requests.fetch,
             ShareAcknowledge: self.share_requests.acknowledge,
-            **dict.fromkeys(kinds, ShareStateRequests(self.share).answer),
-        }
-
-    def _transactions_at_once(self) -> Handlers:
-        transactions = self.transaction_requests
-        if transactions is None:
-            kinds = (
-                *(AddOffsetsToTxn, AddPartitionsToTxn, DescribeProducers, DescribeTransactions, EndTxn),
-                *(InitProducerId, ListTransactions, TxnOffsetCommit, WriteTxnMarkers),
-            )
-            return dict.fromkeys(kinds, refuse_transactions)
-        return {
-            InitProducerId: transactions.init_producer_id,
-            AddOffsetsToTxn: transactions.add_offsets,
-            TxnOffsetCommit: transactions.commit_offsets,
-            EndTxn: transactions.end,
+            **dict.fromkeys(kinds, self.share.answer),
         }
 
     def _transaction_steps(self) -> Handlers:
         transactions = self.transaction_requests
         if transactions is None:
-            return {}
+            kinds = (
+                *(AddOffsetsToTxn, AddPartitionsToTxn, DescribeProducers, DescribeTransactions, EndTxn),
+                *(InitProducerId, ListTransactions, WriteTxnMarkers),
+            )
+            return dict.fromkeys(kinds, refuse_transactions)
         return {
+            InitProducerId: transactions.init_producer_id,
             AddPartitionsToTxn: transactions.add_partitions,
+            AddOffsetsToTxn: transactions.add_offsets,
+            EndTxn: transactions.end,
             WriteTxnMarkers: transactions.write_markers,
             ListTransactions: transactions.list,
             DescribeTransactions: transactions.describe,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from types import GeneratorType
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.metadata import Features
@@ -37,14 +37,6 @@ from groupcoord.wire.config_messages import AlterClientQuotas, AlterConfigs, Inc
 from groupcoord.wire.security_messages import AlterUserScramCredentials, CreateAcls, DeleteAcls
 
 logger = logging.getLogger("groupcoord.host")
-
-
-class Owners(TypedDict):
-    """Functions that return the owner of groups, transactions or share-partitions, for a group coordinator."""
-
-    owner: Callable[[int], Node | None] | None
-    transaction_owner: Callable[[str], Node | None] | None
-    share_owner: Callable[[str], Node | None]
 
 
 class Nodes:
@@ -85,15 +77,6 @@ class Nodes:
         topic = self._offsets_topic
         leaders = {index: self.leadership.leader(topic, index) for index in range(topic.partition_count)}
         return {index: leader.epoch for index, leader in leaders.items() if leader.node_id == node_id}
-
-    def owners(self) -> Owners:
-        if self.leadership.is_sole:
-            return {"owner": None, "transaction_owner": None, "share_owner": self.share_node}
-        return {
-            "owner": self.coordinator_node,
-            "transaction_owner": self.transaction_node,
-            "share_owner": self.share_node,
-        }
 
     def coordinator_node(self, log_partition: int) -> Node | None:
         return self.leadership.node(self.leadership.leader(self._offsets_topic, log_partition).node_id)

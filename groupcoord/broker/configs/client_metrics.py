@@ -172,7 +172,7 @@ class Telemetry:
         self._first_known_by: dict[Connection, UUID] = {}
 
     def answer_subscriptions(
-        self, request: GetTelemetrySubscriptions, connection: Connection
+        self, connection: Connection, request: GetTelemetrySubscriptions
     ) -> GetTelemetrySubscriptionsResponse:
         client_id = request.client_instance_id
         # KIP-714: the broker chooses the id of a new client.
@@ -196,7 +196,7 @@ class Telemetry:
             wanted,
         )
 
-    def answer_push(self, request: PushTelemetry, connection: Connection) -> PushTelemetryResponse:
+    def answer_push(self, connection: Connection, request: PushTelemetry) -> PushTelemetryResponse:
         return PushTelemetryResponse(self._error_of(request, connection))
 
     def disconnected(self, connection: Connection) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -17,7 +16,19 @@ from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic
-from groupcoord.broker.work import Answer, Background, Timers, Turns, Work, deliver_replies, holds_more, portions
+from groupcoord.broker.work import (
+    Answer,
+    Awaited,
+    Background,
+    Timers,
+    Turns,
+    Work,
+    deliver_replies,
+    do_in_background,
+    do_in_place,
+    holds_more,
+    portions,
+)
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -65,33 +76,11 @@ PASSING = frozenset(
 )
 """Errors that are retried. Kafka also retries unknown partitions, since brokers may learn of topics late."""
 
+ENTRIES_AT_ONCE = 50
+"""Entries of a request for states that are handled in one step."""
+
 OnResponse = Callable[[Any], None]
 Submit = Callable[[ShareStateRequest, Any], None]
-
-
-class _Attempts:
-    """Pending request, or the part of it that is retried, as a token for the share coordinator."""
-
-    def __init__(self, persister: Persister, request: ShareStateRequest, on_response: OnResponse) -> None:
-        self.request = request
-        self.try_count = 0
-        self._persister = persister
-        self._on_response = on_response
-        self._whole = request
-        self._results: dict[TopicIdPartition, AnyResult] = {}
-
-    def answer(self, response: ShareStateResponse) -> None:
-        self.try_count += 1
-        found = results_of(response)
-        failed = {partition for partition, result in found.items() if result.error_code in PASSING}
-        self._results.update(found)
-        if failed and self.try_count < TRIES_MAX:
-            # Each further write of the others would append another record.
-            self.request = part_of(self.request, failed)
-            self._persister.retry_later(self)
-        else:
-            # Retries change the order.
-            self._on_response(response if self.try_count == 1 else answer_of(self._whole, self._results))
 
 
 class Persister:
@@ -103,11 +92,27 @@ class Persister:
         self._now_ms = now_ms
 
     def ask(self, request: ShareStateRequest, on_response: OnResponse) -> None:
-        self._submit(request, _Attempts(self, request, on_response))
+        do_in_background(self._ask(request, on_response), do_in_place)
 
-    def retry_later(self, attempts: _Attempts) -> None:
-        retry_ms = self._now_ms() + pause_ms(attempts.try_count)
-        self.timers.add(retry_ms, partial(self._submit, attempts.request, attempts))
+    def _ask(self, request: ShareStateRequest, on_response: OnResponse) -> Work[None]:
+        part, results = request, dict[TopicIdPartition, AnyResult]()
+        for try_count in range(1, TRIES_MAX + 1):
+            answer = Answer()
+            self._submit(part, answer)
+            if not answer.is_done:
+                yield answer
+            found = results_of(answer.response)
+            results |= found
+            failed = {partition for partition, result in found.items() if result.error_code in PASSING}
+            if not failed or try_count == TRIES_MAX:
+                break
+            # Each further write of the others would append another record.
+            part = part_of(part, failed)
+            pause = Awaited()
+            self.timers.add(self._now_ms() + pause_ms(try_count), pause.done)
+            yield pause
+        # Retries change the order.
+        on_response(answer.response if try_count == 1 else answer_of(request, results))
 
 
 logger = logging.getLogger("groupcoord.host")
@@ -223,6 +228,21 @@ class ShareCoordination:
         if self._coordinator is not None:
             deliver_replies(self._coordinator)
 
+    def answer(self, connection: Connection, request: ShareStateRequest) -> Work[WireResponse | None]:
+        """Answer a request for share-partition states, which any node serves."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        answer = Answer()
+        for number, _ in enumerate(coordinator.submit_in_steps(request, answer, connection.principal), 1):
+            if number % ENTRIES_AT_ONCE == 0:
+                yield None
+        self.deliver_replies()
+        if not answer.is_done:
+            yield answer
+        response: WireResponse = answer.response
+        return response
+
     # ------------------------------------------------------------ time
 
     def next_deadline_ms(self) -> int | None:
@@ -239,40 +259,6 @@ class ShareCoordination:
     def reload_failed(self) -> None:
         if self._coordinator is not None:
             self._load(self._coordinator.failed_partitions())
-
-
-ENTRIES_AT_ONCE = 50
-
-
-class ShareStateRequests:
-    """Handler of requests for share-partition states, which any node serves."""
-
-    def __init__(self, share: ShareCoordination) -> None:
-        self._share = share
-
-    def answer(
-        self, connection: Connection, request: ShareStateRequest
-    ) -> WireResponse | Work[WireResponse | None] | None:
-        coordinator = self._share.coordinator
-        if coordinator is None:
-            return request.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if holds_more(request, ENTRIES_AT_ONCE):
-            return self._answer_in_steps(coordinator, request, connection)
-        coordinator.submit(request, connection, connection.principal)
-        self._share.deliver_replies()
-        return None
-
-    def _answer_in_steps(
-        self, coordinator: ShareCoordinator, request: ShareStateRequest, connection: Connection
-    ) -> Work[WireResponse]:
-        answer, principal = Answer(), connection.principal
-        for _ in coordinator.submit_in_steps(request, answer, principal):
-            yield None
-        self._share.deliver_replies()
-        if not answer.is_done:
-            yield answer
-        response: WireResponse = answer.response
-        return response
 
 
 PARTITIONS_AT_ONCE = 500

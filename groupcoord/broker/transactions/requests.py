@@ -18,11 +18,6 @@ from groupcoord.broker.transactions.log import Transaction, TransactionState
 from groupcoord.broker.work import Work, each, each_long, each_partition, merged
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import (
-    NO_NODE,
-    CoordinatorType,
-    FindCoordinator,
-    FindCoordinatorResponse,
-    FoundCoordinator,
     PartitionResult,
     TopicResult,
     TxnOffsetCommit,
@@ -68,15 +63,6 @@ DescribeTransactions, ListTransactions.
 def refuse_transactions(connection: Connection, request: object) -> None:
     """Close the connection, as Kafka does for an API that is not advertised."""
     connection.refuse(f"{type(request).__name__}: there are no transactions where nodes share a log")
-
-
-def refuse_to_find(connection: Connection, request: FindCoordinator) -> FindCoordinatorResponse | None:
-    """Return INVALID_REQUEST for transaction coordinators, which clients do not retry; None for others."""
-    if request.key_type != CoordinatorType.TRANSACTION:
-        return None
-    return FindCoordinatorResponse(
-        tuple([FoundCoordinator(key, NO_NODE, ErrorCode.INVALID_REQUEST) for key in request.keys])
-    )
 
 
 NOT_TAKEN = frozenset(("Dead", "PrepareEpochFence"))
@@ -240,11 +226,10 @@ class TransactionRequests:
         here = [found for found in self._transactions.all if self._is_here(found.transactional_id)]
         return answer_list_transactions(request, here, self._data.clock.now_ms(), connection.permissions)
 
-    def prepare(self, connection: Connection, request: FindCoordinator) -> None:
-        if request.key_type == CoordinatorType.TRANSACTION:
-            permissions = connection.permissions
-            if any(key and permissions.on_transactional_id(key, Operation.DESCRIBE) for key in request.keys):
-                self._transactions.prepare()
+    def prepare(self, connection: Connection, transactional_id: str) -> None:
+        """Create the transaction topic for a client that may look up the coordinator of an id."""
+        if transactional_id and connection.permissions.on_transactional_id(transactional_id, Operation.DESCRIBE):
+            self._transactions.prepare()
 
     def describe(self, connection: Connection, request: DescribeTransactions) -> Work[WireResponse | None]:
         permissions = connection.permissions
