@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 
 from groupcoord.broker.cluster.nodes import Administered
 from groupcoord.broker.configs.definitions import GroupConfigs
@@ -28,10 +28,7 @@ from groupcoord.storage.files import BROKER_FILE
 
 if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
-    from groupcoord.broker.cluster.nodes import Nodes
-    from groupcoord.broker.records.topic_data import NodeData
     from groupcoord.broker.security.security import Security
-    from groupcoord.core.messages import Node
     from groupcoord.storage.data_directory import DataDirectory, FoundTopic
 
 B = TypeVar("B", bound="Broker")
@@ -74,22 +71,9 @@ class Storage:
         """Register the log store for readers of ``__consumer_offsets``."""
         self.data.serve_offsets(self.log_store)
 
-    def broker(
-        self, make_broker: Callable[..., B], *, clock: Clock, node: Node, nodes: Nodes, data: TopicData | NodeData
-    ) -> B:
-        return make_broker(
-            config=self.config,
-            clock=clock,
-            log_store=self.log_store,
-            topics=self.topics,
-            group_configs=self.group_configs,
-            administered=self.administered,
-            node=node,
-            producer_ids=self.producer_ids,
-            data=data,
-            security=self.security,
-            nodes=nodes,
-        )
+    def broker(self, make_broker: Callable[..., B], **own: Any) -> B:
+        """Return a broker with this storage, and with other arguments of a node."""
+        return make_broker(**{**asdict(self, recurse=False), **own})
 
     def close(self) -> None:
         self.data.close()

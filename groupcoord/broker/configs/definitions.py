@@ -443,6 +443,12 @@ class SettingsOfGroups(TypedDict):
     streams_group_settings: SettingsOfStreamsGroup
 
 
+class _GroupSettings(NamedTuple):
+    consumer: ConsumerGroupSettings
+    share: ShareGroupSettings
+    streams: StreamsGroupSettings
+
+
 class GroupConfigs(KeptConfigs):
     """Overrides of group configs (KIP-848). A group need not exist.
 
@@ -456,26 +462,22 @@ class GroupConfigs(KeptConfigs):
 
     def __init__(self, config: Config, place: Place | None = None) -> None:
         self._config = config
-        self._usual = ConsumerGroupSettings.of(config)
-        self._settings: dict[str, ConsumerGroupSettings] = {}
-        self._usual_share = ShareGroupSettings.of(config)
-        self._share_settings: dict[str, ShareGroupSettings] = {}
-        self._usual_streams = StreamsGroupSettings.of(config)
-        self._streams_settings: dict[str, StreamsGroupSettings] = {}
+        self._usual = self._settings_with(NO_CONFIGS)
+        self._settings: dict[str, _GroupSettings] = {}
         # Reads the file, and calls `_set`.
         super().__init__(JsonFile(place, "group-configs.json", "settings of groups", GroupConfigFileError), "groups")
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
         """Return the settings of a consumer group."""
-        return self._settings.get(group_id, self._usual)
+        return self._settings.get(group_id, self._usual).consumer
 
     def share_settings_of(self, group_id: str) -> ShareGroupSettings:
         """Return the settings of a share group."""
-        return self._share_settings.get(group_id, self._usual_share)
+        return self._settings.get(group_id, self._usual).share
 
     def streams_settings_of(self, group_id: str) -> StreamsGroupSettings:
         """Return the settings of a streams group."""
-        return self._streams_settings.get(group_id, self._usual_streams)
+        return self._settings.get(group_id, self._usual).streams
 
     def for_coordinator(self) -> SettingsOfGroups:
         """Return the group settings as arguments of a coordinator."""
@@ -484,13 +486,16 @@ class GroupConfigs(KeptConfigs):
     def _set(self, own: dict[str, Configs]) -> None:
         before = self._own
         super()._set(own)
-        for group_id in before.keys() - own.keys():
-            for settings in (self._settings, self._share_settings, self._streams_settings):
-                settings.pop(group_id)
-        # Computed once, since every heartbeat reads them.
-        for group_id, configs in own.items():
-            # A changed group has a new mapping, so identity is enough.
-            if before.get(group_id) is not configs:
-                self._settings[group_id] = group_settings(ConsumerGroupSettings, configs, self._config)
-                self._share_settings[group_id] = group_settings(ShareGroupSettings, configs, self._config)
-                self._streams_settings[group_id] = group_settings(StreamsGroupSettings, configs, self._config)
+        # Computed once, since every heartbeat reads them. A changed group has a new mapping, so identity is enough.
+        self._settings = {
+            group_id: self._settings[group_id] if before.get(group_id) is configs else self._settings_with(configs)
+            for group_id, configs in own.items()
+        }
+
+    def _settings_with(self, configs: Configs) -> _GroupSettings:
+        config = self._config
+        return _GroupSettings(
+            group_settings(ConsumerGroupSettings, configs, config),
+            group_settings(ShareGroupSettings, configs, config),
+            group_settings(StreamsGroupSettings, configs, config),
+        )

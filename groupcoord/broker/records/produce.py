@@ -92,10 +92,7 @@ def answer_produce(
                 is_checked = True
                 check_error = yield from _check(batch, data.settings_of(known), data.clock.now_ms())
                 known = data.find(name, topic_id)
-            verdict = ErrorCode.NONE
-            if isinstance(batch, ProducedBatch) and batch.is_transactional:
-                verdict = _verify(index, batch, known, request, data, verify)
-            produced.append(_produce(index, batch, known, request, data, verdict, is_checked, check_error))
+            produced.append(_produce(index, batch, known, request, data, verify, is_checked, check_error))
         answered.append(_make_topic((name, topic_id, tuple(produced))))
     return ProduceResponse(tuple(answered))
 
@@ -153,7 +150,7 @@ def _produce(
     topic: Topic | None,
     request: Produce,
     data: TopicData,
-    verdict: ErrorCode,
+    verify: Verify,
     is_checked: bool,
     check_error: RefusedBatchError | None,
 ) -> ProducedPartition:
@@ -175,9 +172,12 @@ def _produce(
     # KIP-110: versions before 7 have no zstd.
     if batch.uses_zstd and not request.allows_zstd:
         return ProducedPartition(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if verdict is not ErrorCode.NONE:
-        message = NOT_IN_TRANSACTION if verdict is ErrorCode.INVALID_TXN_STATE else None
-        return ProducedPartition(index, verdict, message)
+    # While a transaction is open in the log, it is verified.
+    if batch.is_transactional and not log.producers.has_open(batch.producer_id, batch.producer_epoch):
+        error_code = _verify(TopicPartition(topic.name, index), batch, request, verify)
+        if error_code is not ErrorCode.NONE:
+            message = NOT_IN_TRANSACTION if error_code is ErrorCode.INVALID_TXN_STATE else None
+            return ProducedPartition(index, error_code, message)
     try:
         if check_error is not None:
             raise check_error
@@ -191,24 +191,9 @@ def _produce(
     return _make_produced((index, ErrorCode.NONE, None, *appended, (), NO_LEADER))
 
 
-def _verify(
-    index: int, batch: ProducedBatch, topic: Topic | None, request: Produce, data: TopicData, verify: Verify
-) -> ErrorCode:
-    # Fails anyway, so it is not added to the transaction.
-    if topic is None or not topic.has_partition(index) or topic.is_internal or request.acks not in ALLOWED_ACKS:
-        return ErrorCode.NONE
-    try:
-        log = data.log(topic, index)
-    except FailedLogError:
-        return ErrorCode.NONE
-    refuses_zstd = batch.uses_zstd and not request.allows_zstd
-    # While a transaction is open in the log, it is verified.
-    if log is None or refuses_zstd or log.producers.has_open(batch.producer_id, batch.producer_epoch):
-        return ErrorCode.NONE
-    transactional_id, partition = request.transactional_id or "", TopicPartition(topic.name, index)
-    writer = Writer(
-        transactional_id, batch.producer_id, batch.producer_epoch, partition, adds_partition=request.adds_partitions
-    )
+def _verify(partition: TopicPartition, batch: ProducedBatch, request: Produce, verify: Verify) -> ErrorCode:
+    transactional_id, adds = request.transactional_id or "", request.adds_partitions
+    writer = Writer(transactional_id, batch.producer_id, batch.producer_epoch, partition, adds_partition=adds)
     error_code = verify(writer)
     match error_code:
         # KIP-890: versions before 11 do not know the error.

@@ -102,17 +102,17 @@ class Persister:
             if not answer.is_done:
                 yield answer
             found = results_of(answer.response)
-            results |= found
             failed = {partition for partition, result in found.items() if result.error_code in PASSING}
             if not failed or try_count == TRIES_MAX:
                 break
+            results |= found
             # Each further write of the others would append another record.
             part = part_of(part, failed)
             pause = Awaited()
             self.timers.add(self._now_ms() + pause_ms(try_count), pause.done)
             yield pause
         # Retries change the order.
-        on_response(answer.response if try_count == 1 else answer_of(request, results))
+        on_response(answer.response if try_count == 1 else answer_of(request, results | found))
 
 
 logger = logging.getLogger("groupcoord.host")

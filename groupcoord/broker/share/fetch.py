@@ -110,8 +110,6 @@ class ShareSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
-        self._of_connection: dict[Connection, dict[tuple[str, str], ShareSession]] = {}
-        self._of_group: dict[str, int] = {}
         self._opened_last: dict[Connection, str] = {}  # group id
 
     def __len__(self) -> int:
@@ -123,8 +121,6 @@ class ShareSessions:
             self.remove(known)
         session = ShareSession(group_id, member_id, connection)
         self._sessions[group_id, member_id] = session
-        self._of_connection.setdefault(connection, {})[group_id, member_id] = session
-        self._of_group[group_id] = self._of_group.get(group_id, 0) + 1
         self._opened_last[connection] = group_id
         return session
 
@@ -146,7 +142,7 @@ class ShareSessions:
         return (group_id, member_id) in self._sessions
 
     def of_connection(self, connection: Connection) -> list[ShareSession]:
-        return list(self._of_connection.get(connection, {}).values())
+        return [session for session in self._sessions.values() if session.connection is connection]
 
     def disconnected(self, connection: Connection, ended: list[ShareSession]) -> list[str]:
         """Return the groups without sessions after a connection has closed."""
@@ -155,21 +151,14 @@ class ShareSessions:
         last = self._opened_last.pop(connection, None)
         if last is not None:
             group_ids[last] = None
-        return [group_id for group_id in group_ids if group_id not in self._of_group]
+        others = {session.group_id for session in self._sessions.values()}
+        return [group_id for group_id in group_ids if group_id not in others]
 
     def remove(self, session: ShareSession) -> None:
         """Remove a session, unless another one has replaced it."""
         key = session.group_id, session.member_id
-        if self._sessions.get(key) is not session:
-            return
-        del self._sessions[key]
-        opened = self._of_connection[session.connection]
-        del opened[key]
-        if not opened:
-            del self._of_connection[session.connection]
-        self._of_group[session.group_id] -= 1
-        if not self._of_group[session.group_id]:
-            del self._of_group[session.group_id]
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
 
 
 # Kafka's bound, the length of a UUID as text.
