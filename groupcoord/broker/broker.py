@@ -15,6 +15,8 @@ from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.connection import Connection, Dispatcher
 from groupcoord.broker.parts import Parts
 from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.security.principals import ANONYMOUS
+from groupcoord.broker.security.security import Security
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.work import deliver_replies
@@ -26,13 +28,9 @@ from groupcoord.core.router.authorization import Authorize, Principal
 from groupcoord.log_store import AbandonableStore, CompactingStore, LogStore, close_store
 
 if TYPE_CHECKING:
-    from groupcoord.broker.security.security import Security
     from groupcoord.storage.data_directory import DataDirectory
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
-
-ANONYMOUS = "User:ANONYMOUS"
-"""Kafka's principal of connections without a log-in."""
 
 
 def anonymous(client_host: str) -> Principal:
@@ -102,8 +100,6 @@ class Broker(Dispatcher):
         # The next turn is short, so that more waiting connections are accepted.
         self.turns.has_newcomer = True
         principal, max_bytes = self.parts.principal_of(client_host), self.config.socket_request_max_bytes
-        if self.security is None:
-            return self.connection_type(Connection)(self, client_host, principal, max_bytes)
         return self.security.connect(self, listener, client_host, principal, max_bytes)
 
     def compact_some(self) -> bool:
@@ -258,6 +254,7 @@ def make_broker(
     """
     # Not `or`: an empty registry has length 0, and is false.
     topics = TopicRegistry() if topics is None else topics
+    security = security or Security(clock)
     parts = Parts(
         config=config,
         clock=clock,
@@ -271,7 +268,7 @@ def make_broker(
         data=data or TopicData(config, clock, topics, topic_directory),
         producer_ids=producer_ids or ProducerIds(),
         security=security,
-        authorize=authorize or (None if security is None else security.authorize),
+        authorize=authorize or security.authorize,
         principal_of=principal_of,
         new_member_id=new_member_id,
         new_uuid=new_uuid,

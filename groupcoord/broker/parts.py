@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define
 
@@ -46,7 +46,7 @@ from groupcoord.broker.records.list_offsets import (
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.regexes import TopicMatcher
 from groupcoord.broker.security.acls import answer_acl_request
-from groupcoord.broker.security.security import delegation_token_refusal
+from groupcoord.broker.security.security import Security, delegation_token_refusal
 from groupcoord.broker.share.coordination import ServerShareHost
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.fetch import ShareRequests
@@ -58,7 +58,7 @@ from groupcoord.broker.transactions.requests import (
     answer_describe_producers,
     refuse_transactions,
 )
-from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, deliver_replies
+from groupcoord.broker.work import Timed, Turns, Wakes, Work, deliver_replies
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -157,10 +157,6 @@ from groupcoord.wire.transaction_messages import (
     WriteTxnMarkers,
 )
 
-if TYPE_CHECKING:
-    from groupcoord.broker.security.scram import ScramCredentials
-    from groupcoord.broker.security.security import Security
-
 SASL_IS_OVER: Mapping[type, WireResponse] = {
     SaslHandshake: SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE),
     SaslAuthenticate: SaslAuthenticateResponse(
@@ -194,7 +190,7 @@ class Parts:
     owns_storage: bool
     data: TopicData
     producer_ids: ProducerIds
-    security: Security | None
+    security: Security
     authorize: Authorize | None
     principal_of: Callable[[str], Principal]
     new_member_id: Callable[[str], str]
@@ -237,10 +233,9 @@ class Parts:
         )
         self.transaction_requests = self._make_transaction_requests()
         self.telemetry = Telemetry(self.administered.client_metrics, self.clock)
-        self.refusals = Timers() if self.security is None else self.security.refusals
         self.wakers: tuple[Wakes, ...] = (
             *(self.fetch_requests.timers, self.share, self.share_requests.timers),
-            *(self.transactions, self.refusals, self.internal_topics),
+            *(self.transactions, self.security.refusals, self.internal_topics),
         )
         # TopicData is no waker: no request makes its retention due earlier.
         self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
@@ -252,7 +247,7 @@ class Parts:
             return None
         administered = self.administered
         others = [self.group_configs, administered.brokers, administered.client_metrics]
-        security = [] if self.security is None else self.security.shared_documents()
+        security = self.security.shared_documents()
         return SharedDocuments(self.topics, (*others, administered.quotas, administered.features, *security))
 
     def _make_topic_requests(self) -> TopicRequests:
@@ -310,20 +305,13 @@ class Parts:
             return None
         return TransactionRequests(self.transactions, self.data, self.nodes, self.node.node_id)
 
-    @cached_property
-    def credentials(self) -> ScramCredentials:
-        from groupcoord.broker.security.scram import ScramCredentials
-
-        # Without log-in they can still be altered and described, in memory.
-        return ScramCredentials() if self.security is None else self.security.credentials
-
     # ------------------------------------------------------------ called by parts
 
     def node_for(self, connection: Connection) -> Node:
         return self.node if connection.nodes is None else connection.nodes[self.node.node_id]
 
     def _advertised_listeners(self) -> str:
-        listeners = "" if self.security is None else self.security.advertised_listeners(self.node.node_id)
+        listeners = self.security.advertised_listeners(self.node.node_id)
         return listeners or f"PLAINTEXT://{self.node.host}:{self.node.port}"
 
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
@@ -390,10 +378,10 @@ class Parts:
             GetTelemetrySubscriptions: self.telemetry.answer_subscriptions,
             PushTelemetry: self.telemetry.answer_push,
             **dict.fromkeys(SASL_IS_OVER, lambda connection, request: SASL_IS_OVER[type(request)]),
-            AlterUserScramCredentials: lambda connection, request: self.credentials.answer_alter(
+            AlterUserScramCredentials: lambda connection, request: self.security.credentials.answer_alter(
                 request, connection.permissions
             ),
-            DescribeUserScramCredentials: lambda connection, request: self.credentials.answer_describe(
+            DescribeUserScramCredentials: lambda connection, request: self.security.credentials.answer_describe(
                 request, connection.permissions
             ),
             CreateDelegationToken: _refuse_new_token,
@@ -471,7 +459,7 @@ class Parts:
 
     def _cluster_steps(self) -> Handlers:
         topics, nodes = self.topics, self.nodes
-        quotas, acls = self.administered.quotas, None if self.security is None else self.security.acls
+        quotas = self.administered.quotas
         return {
             UpdateFeatures: self._update_features,
             ElectLeaders: self._permitted(answer_elect_leaders, nodes, topics),
@@ -486,7 +474,7 @@ class Parts:
             AlterClientQuotas: self._permitted(quotas.answer_alter),
             **dict.fromkeys(
                 (CreateAcls, DescribeAcls, DeleteAcls),
-                self._permitted(answer_acl_request, acls),
+                self._permitted(answer_acl_request, self.security.acls),
             ),
         }
 

@@ -14,7 +14,7 @@ from groupcoord.broker.cluster.nodes import Administered
 from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.json_file import Place
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import TopicError, TopicRegistry, usual_configs
+from groupcoord.broker.topics.registry import METADATA_TOPIC, TopicError, TopicRegistry, usual_configs
 from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.transactions.requests import API_KEYS as NO_TRANSACTION_KEYS
 from groupcoord.clock import Clock
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound="Broker")
 
 OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
-METADATA_TOPIC = "__cluster_metadata"
-"""A broker's own log in a folder like those of topics."""
-
 PRODUCER_ID_BESIDE_A_BROKER = 2**40
 """First producer id in a Kafka broker's directory: the broker has assigned lower ones and will continue with them."""
 

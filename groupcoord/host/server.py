@@ -400,7 +400,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.broker.start_job = self._start_job
         security = self.broker.security
-        if security is None or not security.listeners:
+        if not security.listeners:
             self.port = await self._listen(Peer, "", self.host, self.port)
             if self.broker.node.port == 0:
                 self.broker.node = self.broker.node._replace(port=self.port)
@@ -465,8 +465,7 @@ class Server:
             peer.transport.abort()
         self.broker.close()
         self.log.report(self.broker.now_s(), ends=True)
-        if self.broker.security is not None:
-            self.broker.security.failures.report(ends=True)
+        self.broker.security.failures.report(ends=True)
 
     async def abort(self) -> None:
         """Stop as a killed process does: nothing more is sent, handled or flushed. For tests."""
@@ -630,8 +629,7 @@ class Server:
     def _sweep_idle(self) -> None:
         now_s = self.broker.now_s()
         self.log.report(now_s)
-        if self.broker.security is not None:
-            self.broker.security.failures.report()
+        self.broker.security.failures.report()
         idle_s = self.broker.config.connections_max_idle_ms / 1000
         if idle_s < 0:
             idle_s = math.inf

@@ -13,9 +13,10 @@ from contextlib import suppress
 from functools import partial
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
+from groupcoord.broker.cluster.metadata import CLUSTER_DENIED
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
+from groupcoord.broker.topics.registry import METADATA_TOPIC, Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.broker.work import Work, each, each_partition, merged
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node, PartitionResult
@@ -61,10 +62,8 @@ from groupcoord.wire.cluster_messages import (
 
 logger = logging.getLogger("groupcoord.host")
 
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
-CLUSTER_DENIED = "Cluster authorization failed."
 NOT_WRITTEN = "The topics could not be written."
 NONE_RUNS = "None of these brokers runs: a reassignment is complete at once here."
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from groupcoord.broker.cluster.metadata import CLUSTER_DENIED
 from groupcoord.broker.json_file import JsonFile, Place
 from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
@@ -34,7 +35,6 @@ FILE_NAME = "quotas.json"
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (USER, CLIENT_ID, IP)
 ENTITIES_MAX = 10_000
-CLUSTER_DENIED = "Cluster authorization failed."
 NOT_WRITTEN = "The quotas could not be written."
 TOO_MANY = f"No more than {ENTITIES_MAX} entities can have quotas"
 

@@ -27,6 +27,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import (
     KEPT_TOPICS,
     MAX_PARTITIONS_PER_REQUEST,
+    METADATA_TOPIC,
     NO_REPLICAS,
     TOO_MANY_ADDITIONAL_PARTITIONS,
     TOO_MANY_PARTITIONS,
@@ -77,7 +78,6 @@ Changed = Callable[[Sequence[str]], None]
 logger = logging.getLogger("groupcoord.host")
 
 DEFAULT = -1
-METADATA_TOPIC = "__cluster_metadata"
 TOPIC_DENIED = "Topic authorization failed."
 
 TOPICS_AT_ONCE = 250

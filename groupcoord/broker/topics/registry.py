@@ -24,6 +24,9 @@ from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topics import INTERNAL_TOPICS, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, illegal_name_reason
 from groupcoord.errors import ErrorCode, GroupcoordError
 
+METADATA_TOPIC = "__cluster_metadata"
+"""Log of Kafka's controllers, which does not exist here; a broker's own has a folder like those of topics."""
+
 MAX_PARTITIONS_PER_REQUEST = 10_000
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partitions per request."
