@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import asdict, evolve, frozen
 
@@ -28,7 +28,10 @@ from groupcoord.storage.files import BROKER_FILE
 
 if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
+    from groupcoord.broker.cluster.nodes import Nodes
+    from groupcoord.broker.records.topic_data import NodeData
     from groupcoord.broker.security.security import Security
+    from groupcoord.core.messages import Node
     from groupcoord.storage.data_directory import DataDirectory, FoundTopic
 
 B = TypeVar("B", bound="Broker")
@@ -68,9 +71,11 @@ class Storage:
         """Register the log store for readers of ``__consumer_offsets``."""
         self.data.serve_offsets(self.log_store)
 
-    def broker(self, make_broker: Callable[..., B], **own: Any) -> B:
-        """Return a broker with this storage, and with other arguments of a node."""
-        return make_broker(**{**asdict(self, recurse=False), **own})
+    def broker(
+        self, make_broker: Callable[..., B], *, clock: Clock, node: Node, nodes: Nodes, data: TopicData | NodeData
+    ) -> B:
+        own = asdict(self, recurse=False) | {"data": data}
+        return make_broker(**own, clock=clock, node=node, nodes=nodes)
 
     def close(self) -> None:
         self.data.close()
