@@ -212,15 +212,13 @@ class Parts:
             lambda answer: self.coordinator.found_out(answer),
         )
         # ServerShareHost takes it.
-        self.share = self.nodes.share_coordination(self.config, self.clock, self.data.whole, self.authorize)
+        self.share = self.nodes.share_coordination(self.data.whole, self.authorize)
         self.coordinator = self._make_coordinator()
         self.loading = Reloading(self.coordinator, self.clock)
         # Transactions are recovered into loaded log partitions.
         self.loading.load_all(self.nodes.led_log_partitions(self.node.node_id))
         # Nodes of one process share it.
-        self.transactions = self.nodes.transaction_coordinator(
-            self.config, self.clock, self.producer_ids, self.data.whole
-        )
+        self.transactions = self.nodes.transaction_coordinator(self.producer_ids, self.data.whole)
         self.leaders = CurrentLeaders(self.nodes.leadership, self.data)
         self.fetch_requests = FetchRequests(self.data, self.leaders)
         self.dead_letters = DeadLetters(self.data, self.nodes.topics_created)
@@ -231,7 +229,11 @@ class Parts:
             self.dead_letters,
             self.leaders,
         )
-        self.transaction_requests = self._make_transaction_requests()
+        self.transaction_requests = (
+            TransactionRequests(self.transactions, self.data, self.nodes, self.node.node_id)
+            if self.nodes.has_transactions
+            else None
+        )
         self.telemetry = Telemetry(self.administered.client_metrics, self.clock)
         self.wakers: tuple[Wakes, ...] = (
             *(self.fetch_requests.timers, self.share, self.share_requests.timers),
@@ -261,13 +263,7 @@ class Parts:
             administered.client_metrics,
             self._advertised_listeners,
         )
-        return TopicRequests(
-            config=self.config,
-            data=self.data,
-            resources=self.resources,
-            nodes=self.nodes,
-            notices=self.notices,
-        )
+        return TopicRequests(self.data, self.resources, self.nodes, self.notices)
 
     def _ensure_offsets_topic(self) -> None:
         store_id = self.data.offsets_topic_id(self.topics.get(OFFSETS_TOPIC), self.log_store)
@@ -299,11 +295,6 @@ class Parts:
         # None unless clients read a copy of the log's records.
         coordinator.on_durable = self.data.serve_offsets(self.log_store)
         return coordinator
-
-    def _make_transaction_requests(self) -> TransactionRequests | None:
-        if not self.nodes.has_transactions:
-            return None
-        return TransactionRequests(self.transactions, self.data, self.nodes, self.node.node_id)
 
     # ------------------------------------------------------------ called by parts
 

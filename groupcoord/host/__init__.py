@@ -1,4 +1,4 @@
-"""Asyncio host: sockets around a :class:`~groupcoord.broker.Broker`, and its composition from settings."""
+"""Asyncio host: sockets around a :class:`~groupcoord.broker.broker.Broker`, and its composition from settings."""
 
 from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.configs.definitions import GroupConfigFileError, GroupConfigs

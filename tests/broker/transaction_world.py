@@ -162,7 +162,7 @@ class TransactionWorld:
     def open(self, **settings: int) -> ProducerClient:
         """Start a broker on what there is."""
         settings.setdefault("transaction_abort_timed_out_transaction_cleanup_interval_ms", CHECK_INTERVAL_MS)
-        config = Config(**settings)
+        config = self.data.config = Config(**settings)
         broker = make_broker(
             config=config,
             clock=self.clock,

@@ -140,6 +140,9 @@ class Leadership:
             return replicas
         return tuple(node_id for node_id in replicas if node_id in self._running)
 
+    def offline(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(node_id for node_id in replicas if node_id not in self._running)
+
     def _first_running(self, topic: Topic, index: int) -> int:
         return next(iter(self.in_sync(self.replicas(topic, index))), NOBODY)
 

@@ -364,8 +364,8 @@ class _View(NamedTuple):
         # Nearly always.
         if len(in_sync) == len(replicas) and leader_id != NOBODY:
             return MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, replicas, replicas)
-        offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
         error_code = ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NOBODY or not in_sync else ErrorCode.NONE
+        offline = leadership.offline(replicas)
         return MetadataPartition(error_code, index, leader_id, leader_epoch, replicas, in_sync, offline)
 
 
@@ -438,6 +438,5 @@ def _described_topic(
 def _described_partition(topic: Topic, index: int, leadership: Leadership) -> TopicPartitionDescription:
     leader_id, leader_epoch = leadership.leader(topic, index)
     replicas = leadership.replicas(topic, index)
-    in_sync = leadership.in_sync(replicas)
-    offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
+    in_sync, offline = leadership.in_sync(replicas), leadership.offline(replicas)
     return TopicPartitionDescription(index, leader_id, leader_epoch, replicas, in_sync, offline)

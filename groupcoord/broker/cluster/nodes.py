@@ -21,8 +21,6 @@ from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.work import Token, Work, deliver_replies
-from groupcoord.clock import Clock
-from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.javacompat import partition_for
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -94,16 +92,12 @@ class Nodes:
             return NOBODY
         return self.leadership.leader(topic, partition_for(transactional_id, topic.partition_count)).node_id
 
-    def transaction_coordinator(
-        self, config: Config, clock: Clock, producer_ids: ProducerIds, data: TopicData
-    ) -> TransactionCoordinator:
+    def transaction_coordinator(self, producer_ids: ProducerIds, data: TopicData) -> TransactionCoordinator:
         """Return the transaction coordinator, created for the first node. With several nodes its creator recovers it
         when all run, since markers need every coordinator.
         """
         if self.transactions is None:
             self.transactions = TransactionCoordinator(
-                config=config,
-                clock=clock,
                 producer_ids=producer_ids,
                 data=data,
                 serving=self.serving,
@@ -114,11 +108,9 @@ class Nodes:
                 self.transactions.recover()
         return self.transactions
 
-    def share_coordination(
-        self, config: Config, clock: Clock, data: TopicData, authorize: Authorize | None
-    ) -> ShareCoordination:
+    def share_coordination(self, data: TopicData, authorize: Authorize | None) -> ShareCoordination:
         if self.share is None:
-            self.share = ShareCoordination(config, clock, self._topics, data, self.leadership, authorize)
+            self.share = ShareCoordination(data, self.leadership, authorize)
         return self.share
 
     def share_node(self, key: str) -> Node | None:

@@ -15,7 +15,7 @@ from attrs import evolve
 from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic
+from groupcoord.broker.topics.registry import Topic, ensure_internal_topic
 from groupcoord.broker.work import (
     Answer,
     Awaited,
@@ -29,8 +29,6 @@ from groupcoord.broker.work import (
     holds_more,
     portions,
 )
-from groupcoord.clock import Clock
-from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.loading import LoadError
 from groupcoord.core.host_queries import (
@@ -121,26 +119,16 @@ logger = logging.getLogger("groupcoord.host")
 class ShareCoordination:
     """Share coordinator of all nodes, and its topic."""
 
-    def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        topics: TopicRegistry,
-        data: TopicData,
-        leadership: Leadership,
-        authorize: Authorize | None = None,
-    ) -> None:
-        self.config = config
-        self._clock = clock
-        self._topics = topics
-        self._data = data
+    def __init__(self, data: TopicData, leadership: Leadership, authorize: Authorize | None) -> None:
+        self.config = data.config
+        self._clock, self._topics, self._data = data.clock, data.topics, data
         self._leadership = leadership
         self._authorize = authorize
         self._coordinator: ShareCoordinator | None = None
-        self.persister = Persister(self._submit, clock.now_ms)
+        self.persister = Persister(self._submit, data.clock.now_ms)
         self.on_earlier = self.persister.timers.on_earlier
         # States are loaded before clients can connect.
-        if topics.get(SHARE_STATE_TOPIC) is not None:
+        if data.topics.get(SHARE_STATE_TOPIC) is not None:
             self._open()
 
     @property

@@ -463,16 +463,12 @@ class TopicRequests:
 
     def __init__(
         self,
-        *,
-        config: Config,
         data: TopicData,
         resources: Resources,
         nodes: Nodes,
         notices: Notices,
     ) -> None:
-        self._config = config
-        self._data = data
-        self._topics = data.topics
+        self._config, self._topics, self._data = data.config, data.topics, data
         self._nodes = nodes
         self._notices = notices
         self._resources = resources

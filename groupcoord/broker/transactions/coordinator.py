@@ -30,8 +30,6 @@ from groupcoord.broker.transactions.log import (
     Writer,
 )
 from groupcoord.broker.work import Answer, Token, Waker, Work, each_long, each_partition, run_on_entries
-from groupcoord.clock import Clock
-from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.javacompat import HashTable, hash_map_order, partition_for, scala_map_order, topic_partition_hash
@@ -158,8 +156,6 @@ class TransactionCoordinator(Waker):
     def __init__(
         self,
         *,
-        config: Config,
-        clock: Clock,
         producer_ids: ProducerIds,
         data: TopicData,
         serving: Callable[[int], GroupCoordinator | None],
@@ -167,8 +163,7 @@ class TransactionCoordinator(Waker):
         topics_created: Callable[[Collection[str]], None],
     ) -> None:
         super().__init__()
-        self._config = config
-        self._clock = clock
+        self._config, self._clock = data.config, data.clock
         self._log = TransactionLog(data, on_made=lambda: topics_created((TRANSACTIONS_TOPIC,)))
         self._producer_ids = producer_ids
         self._lines = RateLimitedLogger(logger, burst=1)
@@ -181,9 +176,11 @@ class TransactionCoordinator(Waker):
         self._open: dict[str, None] = {}
         self._completions: dict[str, _Completion] = {}
         self._in_flight: Counter[str] = Counter()
-        now_ms = clock.now_ms()
-        self._timeout_check_ms = now_ms + self._timeout_check_interval_ms
-        self._expiration_check_ms = now_ms + self._expiration_check_interval_ms
+        self._timeout_interval_ms = data.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._expiration_interval_ms = data.config.transaction_remove_expired_transaction_cleanup_interval_ms
+        now_ms = data.clock.now_ms()
+        self._timeout_check_ms = now_ms + self._timeout_interval_ms
+        self._expiration_check_ms = now_ms + self._expiration_interval_ms
         self._retry_ms: int | None = None
         for transaction in self._log.read():
             self._take(transaction)
@@ -204,14 +201,6 @@ class TransactionCoordinator(Waker):
 
     # ------------------------------------------------------------ time
 
-    @property
-    def _timeout_check_interval_ms(self) -> int:
-        return self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-
-    @property
-    def _expiration_check_interval_ms(self) -> int:
-        return self._config.transaction_remove_expired_transaction_cleanup_interval_ms
-
     def next_deadline_ms(self) -> int | None:
         # Without transactions no timer is due.
         if not self._transactions:
@@ -225,7 +214,7 @@ class TransactionCoordinator(Waker):
 
     def tick(self, now_ms: int) -> None:
         if now_ms >= self._timeout_check_ms:
-            self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_check_interval_ms, now_ms)
+            self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_interval_ms, now_ms)
             self._abort_timed_out(now_ms)
         if self._retry_ms is not None and now_ms >= self._retry_ms:
             self._retry_ms = None
@@ -234,9 +223,7 @@ class TransactionCoordinator(Waker):
                 if not completion.missing:
                     self._write_markers(completion)
         if now_ms >= self._expiration_check_ms:
-            self._expiration_check_ms = _next_after(
-                self._expiration_check_ms, self._expiration_check_interval_ms, now_ms
-            )
+            self._expiration_check_ms = _next_after(self._expiration_check_ms, self._expiration_interval_ms, now_ms)
             self._forget_unused(now_ms)
 
     def report_omitted(self) -> None:
