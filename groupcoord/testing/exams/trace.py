@@ -431,17 +431,21 @@ class Trace:
 
     def _ahead_of_work(self, message: OffsetCommit) -> Iterable[tuple[int, int]]:
         """Yield each partition that is committed beyond its first unprocessed record, with the offset of that."""
-        for topic in message.topics:
-            if (topic.name or self._name_of(topic.topic_id)) != self._topic or message.group_id != self._group_id:
-                continue
-            for partition in topic.partitions:
-                index = partition.partition_index
-                first = self._next[index]
-                while self.processed.get((index, first)):
-                    first += 1
-                self._next[index] = first
-                if partition.committed_offset > first:
-                    yield index, first
+        if message.group_id != self._group_id:
+            return
+        for partition in self._partitions_in(message.topics, self._topic):
+            index = partition.partition_index
+            first = self._next[index]
+            while self.processed.get((index, first)):
+                first += 1
+            self._next[index] = first
+            if partition.committed_offset > first:
+                yield index, first
+
+    def _partitions_in(self, topics: Iterable[Any], name: str | None) -> Iterator[Any]:
+        for topic in topics:
+            if (topic.name or self._name_of(topic.topic_id)) == name:
+                yield from topic.partitions
 
     def _committed(self, request: ReceivedRequest, seat: Seat, event: Event | None) -> None:
         gaps = self._gaps.pop(request.number, {})
@@ -449,14 +453,11 @@ class Trace:
         self._refused(seat, request.message, codes)
         if request.message.group_id != self._group_id or any(codes):
             return
-        for topic in request.message.topics:
-            if (topic.name or self._name_of(topic.topic_id)) != self._topic:
-                continue
-            for partition in topic.partitions:
-                index = partition.partition_index
-                self._judge(request.listener, index, partition.committed_offset, gaps)
-                if event is not None:
-                    self._last_commits[index] = event
+        for partition in self._partitions_in(request.message.topics, self._topic):
+            index = partition.partition_index
+            self._judge(request.listener, index, partition.committed_offset, gaps)
+            if event is not None:
+                self._last_commits[index] = event
 
     def _judge(self, who: str, index: int, offset: int, gaps: dict[int, int]) -> None:
         if index in gaps:
@@ -470,20 +471,16 @@ class Trace:
         self._last[index] = offset
 
     def _produced(self, who: str, seat: Seat, message: Produce, answer: Any) -> None:
-        for topic, answered in zip(message.topics, answer.topics, strict=True):
-            if (topic.name or self._name_of(topic.topic_id)) != self._output:
-                continue
-            for partition, result in zip(topic.partitions, answered.partitions, strict=True):
-                if result.error_code is ErrorCode.NONE:
-                    self._note_work(who, seat, message, partition.records)
-                else:
-                    self._note_fencing(seat, [result.error_code])
+        sent, results = (self._partitions_in(each.topics, self._output) for each in (message, answer))
+        for partition, result in zip(sent, results, strict=True):
+            if result.error_code is ErrorCode.NONE:
+                self._note_work(who, seat, message, partition.records)
+            else:
+                self._note_fencing(seat, [result.error_code])
 
     def _written(self, who: str, seat: Seat, message: Produce) -> None:
-        for topic in message.topics:
-            if (topic.name or self._name_of(topic.topic_id)) == self._output:
-                for partition in topic.partitions:
-                    self._note_work(who, seat, message, partition.records)
+        for partition in self._partitions_in(message.topics, self._output):
+            self._note_work(who, seat, message, partition.records)
 
     def _note_work(self, who: str, seat: Seat, message: Produce, records: bytes | memoryview | None) -> None:
         for index, offset in numbers_in(records):
@@ -493,18 +490,14 @@ class Trace:
             self.shared.worked(who, (index, offset), self.now_s)
 
     def _read(self, who: str, seat: Seat, message: Fetch, answer: FetchResponse) -> None:
-        for topic in message.topics:
-            if (topic.name or self._name_of(topic.topic_id)) == self._topic:
-                for partition in topic.partitions:
-                    index, offset = partition.partition_index, partition.fetch_offset
-                    if seat.positions.get(index) != offset:
-                        self.note(who, f"reads {self._topic}-{index} from {offset}")
-                        seat.positions[index] = offset
-        for answered in answer.topics:
-            if (answered.name or self._name_of(answered.topic_id)) == self._topic:
-                for data in answered.partitions:
-                    for batch in iter_batches(b"".join(data.records), check_crc=False):
-                        self._sent(who, seat, data.partition_index, range(batch.base_offset, batch.next_offset))
+        for partition in self._partitions_in(message.topics, self._topic):
+            index, offset = partition.partition_index, partition.fetch_offset
+            if seat.positions.get(index) != offset:
+                self.note(who, f"reads {self._topic}-{index} from {offset}")
+                seat.positions[index] = offset
+        for data in self._partitions_in(answer.topics, self._topic):
+            for batch in iter_batches(b"".join(data.records), check_crc=False):
+                self._sent(who, seat, data.partition_index, range(batch.base_offset, batch.next_offset))
 
     def _sent(self, who: str, seat: Seat, index: int, offsets: range) -> None:
         """Note records that a consumer can have read: a commit beyond them is wrong."""
