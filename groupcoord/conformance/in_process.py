@@ -22,7 +22,6 @@ from groupcoord.log_store import MemoryLogStore
 if TYPE_CHECKING:
     from groupcoord.broker.broker import Broker
     from groupcoord.broker.connection import Connection
-    from groupcoord.broker.records.topic_data import TopicData
 
 _START_MS = 1_700_000_000_000
 _SEED = 848
@@ -53,8 +52,10 @@ class InProcessTarget:
     def start(self, settings: Settings, nodes: int = 1) -> InProcessServer:
         """Create a broker, or several nodes, with these settings."""
         from groupcoord.broker.broker import make_broker
+        from groupcoord.broker.cluster.leadership import Leadership
+        from groupcoord.broker.cluster.nodes import Nodes
         from groupcoord.broker.configs.definitions import GroupConfigs
-        from groupcoord.broker.records.topic_data import TopicData
+        from groupcoord.broker.records.topic_data import NodeData, TopicData
         from groupcoord.broker.security.security import Security, split_properties
         from groupcoord.broker.topics.registry import TopicRegistry
         from groupcoord.broker.transactions.log import ProducerIds
@@ -88,56 +89,31 @@ class InProcessTarget:
                 **{"data": data, **changes},
             )
 
-        if nodes == 1:
-            return InProcessServer(new_broker, clock)
-        return InProcessServer(lambda: InProcessNodes(nodes, new_broker, data), clock)
+        def new_brokers() -> dict[int, Broker]:
+            if nodes == 1:
+                return {1: new_broker()}
+            leadership = Leadership(Node(number, "localhost", 9091 + number) for number in range(1, nodes + 1))
+            common = Nodes(leadership, topics, data)
+            return {
+                node.node_id: new_broker(node=node, nodes=common, data=NodeData(data, leadership, node.node_id))
+                for node in leadership.brokers()
+            }
 
-
-class InProcessNodes:
-    """Several brokers with common logs and topics, as in ``groupcoord serve --nodes``."""
-
-    def __init__(self, count: int, make_broker: Callable[..., Broker], data: TopicData) -> None:
-        from groupcoord.broker.cluster.leadership import Leadership
-        from groupcoord.broker.cluster.nodes import Nodes
-        from groupcoord.broker.records.topic_data import NodeData
-
-        leadership = Leadership(Node(number, "localhost", 9091 + number) for number in range(1, count + 1))
-        nodes = Nodes(leadership, data.topics, data)
-        self.brokers: dict[int, Broker] = {
-            node.node_id: make_broker(node=node, nodes=nodes, data=NodeData(data, leadership, node.node_id))
-            for node in leadership.brokers()
-        }
-
-    def connect(self, client_host: str) -> Connection:
-        return self.brokers[1].connect(client_host)
-
-    def next_deadline_ms(self) -> int | None:
-        deadlines_ms = (broker.next_deadline_ms() for broker in self.brokers.values())
-        return min((each for each in deadlines_ms if each is not None), default=None)
-
-    def tick(self) -> None:
-        for broker in self.brokers.values():
-            broker.tick()
-
-    def handle_waiting(self) -> None:
-        while any(broker.turns.waiting for broker in self.brokers.values()):
-            for broker in self.brokers.values():
-                broker.handle_waiting()
+        return InProcessServer(new_brokers, clock)
 
 
 class InProcessServer:
-    """Broker on a virtual clock."""
+    """Broker on a virtual clock, or several nodes with common logs and topics, as in ``groupcoord serve --nodes``."""
 
-    def __init__(self, make_broker: Callable[[], Broker | InProcessNodes], clock: ManualClock) -> None:
-        self._make_broker = make_broker
+    def __init__(self, make_brokers: Callable[[], dict[int, Broker]], clock: ManualClock) -> None:
+        self._make_brokers = make_brokers
         self._clock = clock
         self._streams: list[InProcessStream] = []
-        self._broker = guarded(make_broker)
+        self._brokers = guarded(make_brokers)
 
     def connect(self, node: Node | None = None) -> InProcessStream:
-        broker = self._broker
-        chosen = broker.brokers[node.node_id] if isinstance(broker, InProcessNodes) and node is not None else broker
-        stream = InProcessStream(self, guarded(lambda: chosen.connect(_CLIENT_HOST)))
+        broker = self._brokers[1 if node is None or len(self._brokers) == 1 else node.node_id]
+        stream = InProcessStream(self, guarded(lambda: broker.connect(_CLIENT_HOST)))
         self._streams.append(stream)
         return stream
 
@@ -153,7 +129,8 @@ class InProcessServer:
     def run_until(self, end_ms: int, done: Callable[[], bool]) -> None:
         moment_ms, ticks = self.now_ms(), 0
         while not done():
-            deadline_ms = guarded(self._broker.next_deadline_ms)
+            deadlines_ms = [guarded(broker.next_deadline_ms) for broker in self._brokers.values()]
+            deadline_ms = min((each for each in deadlines_ms if each is not None), default=None)
             if deadline_ms is None or deadline_ms > end_ms:
                 self._clock.advance_to(end_ms)
                 return
@@ -163,17 +140,20 @@ class InProcessServer:
             ticks += 1
             if ticks > _MAX_TICKS_AT_ONE_MOMENT:
                 raise TargetError(f"the broker's next deadline stays at {deadline_ms} however often tick() is called")
-            guarded(self._broker.tick)
+            for broker in self._brokers.values():
+                guarded(broker.tick)
             self.handle_waiting()
 
     def handle_waiting(self) -> None:
-        guarded(self._broker.handle_waiting)
+        while any(broker.turns.waiting for broker in self._brokers.values()):
+            for broker in self._brokers.values():
+                guarded(broker.handle_waiting)
 
     def restart(self) -> None:
         for stream in self._streams:
             stream.cut()
         self._streams.clear()
-        self._broker = guarded(self._make_broker)
+        self._brokers = guarded(self._make_brokers)
 
     def stop(self) -> None:
         """Do nothing: the broker holds no resources."""

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,6 +158,8 @@ def test_a_command_that_is_not_there_is_reported() -> None:
 class FakeBroker:
     """Broker whose timers are a list of times; each tick is recorded and answered."""
 
+    turns = SimpleNamespace(waiting=0)
+
     def __init__(self, clock: ManualClock, deadlines: list[int]) -> None:
         self.clock, self.deadlines = clock, deadlines
         self.output = b""
@@ -173,9 +176,6 @@ class FakeBroker:
         while self.deadlines and self.deadlines[0] <= self.clock.now_ms():
             self.deadlines.pop(0)
             self.output += b"%d " % self.clock.now_ms()
-
-    def handle_waiting(self) -> None:
-        """Nothing waits here."""
 
     def receive_data(self, data: bytes) -> None:
         if data == b"crash":
@@ -194,9 +194,9 @@ def server_with(*deadlines: int, kind: type[FakeBroker] = FakeBroker) -> tuple[I
     clock = ManualClock(1000)
     made: list[Any] = []
 
-    def make() -> Any:
+    def make() -> dict[int, Any]:
         made.append(kind(clock, list(deadlines)))
-        return made[-1]
+        return {1: made[-1]}
 
     return InProcessServer(make, clock), clock, made
 

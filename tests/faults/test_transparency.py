@@ -90,19 +90,19 @@ class RuledTarget(InProcessTarget):
 
     def start(self, settings: Settings) -> InProcessServer:
         server = super().start(settings)
-        make_broker = server._make_broker
+        make_brokers = server._make_brokers
 
-        def make_ruled_broker() -> Broker:
-            broker, rules = make_broker(), Rules()
-            rules.follow(broker)
+        def make_ruled_brokers() -> dict[int, Broker]:
+            brokers, rules = make_brokers(), Rules()
+            rules.follow(brokers[1])
             for api in APIS.values():
                 for after in (False, True):
                     rules.add(Rule(api.name, lambda call: None, after=after))
             if self._is_idle:
                 rules.clear()
-            return broker
+            return brokers
 
-        server._make_broker, server._broker = make_ruled_broker, make_ruled_broker()
+        server._make_brokers, server._brokers = make_ruled_brokers, make_ruled_brokers()
         return server
 
 

@@ -55,7 +55,7 @@ class SegmentFileTarget(InProcessTarget):
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
             )
 
-        return InProcessServer(new_broker, clock)
+        return InProcessServer(lambda: {1: new_broker()}, clock)
 
     def close(self) -> None:
         self._store.close()
