@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Protocol
 
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.coordinator.share_coordinator import ShareCoordinator, StateReply
@@ -17,23 +16,9 @@ LONGEST_SLEEP_S = 86_400.0
 """Longest sleep of an event loop or a lock."""
 
 
-class Answer(Protocol):
-    """Future of :mod:`asyncio` or :mod:`concurrent.futures`."""
-
-    def done(self) -> bool:
-        """Return whether it has a result or was cancelled."""
-
-    def set_result(self, result: Any, /) -> None:
-        """Set the result."""
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """Set an exception."""
-
-
 def resolve(replies: Iterable[Reply | StateReply]) -> None:
-    """Set each reply as the result of the future that is its token, unless that was cancelled."""
-    for token, response in replies:
-        answer: Answer = token
+    """Set each reply as the result of its token, a future of asyncio or concurrent.futures, unless cancelled."""
+    for answer, response in replies:
         # The cancelled request was executed; only its response is dropped.
         if answer.done():
             continue

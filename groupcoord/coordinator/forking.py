@@ -76,7 +76,7 @@ class Forking:
     def _saved(self, kept: Callable[[Any], Any]) -> SavedState:
         coordinator = self._coordinator
         # An open iterator of the log, or a lease, can't be copied.
-        if coordinator._loader._loads or coordinator._ownership is not None:
+        if coordinator._loads or coordinator._ownership is not None:
             raise RuntimeError("a coordinator that is loading, or may lose its log, can't be copied")
         self._look_for_places()
         found = [getattr(part, name) for part, name in self._places]

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config, GroupType
-from groupcoord.coordinator.loading import Appending, Loader
+from groupcoord.coordinator.loading import Appending
 from groupcoord.coordinator.ownership import ownership_of
 from groupcoord.core.events import Cause
 from groupcoord.core.log.records import ZERO_UUID
@@ -148,11 +148,11 @@ class GroupCoordinator(Appending["Partition"]):
 
         composed = Composition(self.config, SimpleNamespace(**self._arguments))
         self._host, self._environments, self._router = composed.host, composed.environments, composed.router
-        self._partitions, self._split_requests = composed.partitions, composed.split_requests
+        super().__init__(composed.partitions)
+        self._split_requests = composed.split_requests
         self._effects, self._timers, self._observer = composed.effects, composed.timers, composed.observer
         self._cluster, self._make_partition = composed.cluster, composed.make_partition
         self._ownership = ownership_of(self.log_store, self.config, self.clock, self._lose)
-        self._loader = Loader(self._partitions, self._read, self.clock, self._make_partition, self._loaded)
         self._is_settling = False
         self._forking: Forking | None = None
 
@@ -304,7 +304,7 @@ class GroupCoordinator(Appending["Partition"]):
         self._observer.ownership_lost(self.clock.now_ms())
         for index in range(len(self._partitions)):
             # All, because the new owner's writes can't be followed.
-            self._loader.abandon(index)
+            self._abandon_load(index)
             self._fail(index, error.error_code)
         if self.on_lost is not None:
             self.on_lost(error)
@@ -365,7 +365,7 @@ class GroupCoordinator(Appending["Partition"]):
         """
         if self._ownership is not None:
             self._ownership.claim()
-        return self._loader.begin(partition, leader_epoch)
+        return self._begin_load(partition, leader_epoch)
 
     def continue_load(self, partition: int, max_records: int | None = None) -> bool:
         """Load at most ``max_records`` records, or all that are left.
@@ -376,7 +376,7 @@ class GroupCoordinator(Appending["Partition"]):
         Raises:
             LoadError: as for :meth:`load`.
         """
-        is_over = self._loader.step(partition, max_records)
+        is_over = self._step_load(partition, max_records)
         if is_over:
             self._settle(self.clock.now_ms())
         return is_over
@@ -388,7 +388,7 @@ class GroupCoordinator(Appending["Partition"]):
         unloaded, and the next load accepts any epoch.
         """
         # News of an earlier election.
-        if not self._loader.stop(partition, leader_epoch):
+        if not self._stop_load(partition, leader_epoch):
             return
         if self._ownership is not None:
             self._ownership.disown_withheld()
@@ -403,7 +403,7 @@ class GroupCoordinator(Appending["Partition"]):
         partition.fail_appends(self.clock.now_ms(), error_code)
         self._forget_untold(partition.index)
         partition.unload(self.clock.now_ms())
-        self._loader.withdraw(partition, status)
+        self._withdraw(partition, status)
 
     def _forget_untold(self, index: int) -> None:
         # Events after the lease may contradict those of the new owner.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from attrs import define
 
@@ -58,17 +58,38 @@ class LoadError(GroupcoordError):
         self.causes = causes
 
 
+@define(eq=False)
+class _Load(Generic[PartitionT]):
+    partition: PartitionT
+    started_ms: int
+    # None before the first step, which opens the log.
+    records: Iterator[LogRecord | LoadedCommits] | None = None
+
+
 class Appending(ABC, Generic[PartitionT]):
-    """Base of coordinators: sends appends to a log store and handles its answers.
+    """Base of coordinators: loads log partitions, sends appends to a log store and handles its answers.
+
+    Leader epochs and append numbers outlast a load.
 
     Attributes:
         on_durable: called with the number of a log partition when an append is durable, or None.
     """
 
+    NOT_STATE: ClassVar[tuple[str, ...]] = ("_loads",)
+    NOT_COUNTED = ("_leader_epochs", "_next_appends")
+
     clock: Clock
     log_store: LogStore
-    _partitions: PartitionTable[Any, PartitionT]
     on_durable: Callable[[int], None] | None = None
+    _make_partition: Callable[[int, int], PartitionT]
+    """Creates a log partition from its index and the number of its first append."""
+
+    def __init__(self, partitions: PartitionTable[Any, PartitionT]) -> None:
+        self._partitions = partitions
+        self._loads: dict[int, _Load[PartitionT]] = {}
+        # Below every epoch, so that the first load is never outdated.
+        self._leader_epochs = [-1] * len(partitions)
+        self._next_appends = [0] * len(partitions)
 
     @property
     def partition_count(self) -> int:
@@ -106,6 +127,83 @@ class Appending(ABC, Generic[PartitionT]):
                 causes.update(error.causes)
         if causes:
             raise LoadError(causes)
+
+    def _begin_load(self, index: int, leader_epoch: int) -> bool:
+        """Begin to load a log partition; return False if there is nothing to load."""
+        status = self._partitions.status[index]
+        is_newer = leader_epoch > self._leader_epochs[index]
+        # After a failed load any epoch is accepted.
+        if not is_newer and status is not PartitionStatus.FAILED:
+            return False
+        self._partitions.is_closed = False
+        # A newer epoch is kept in any case.
+        self._leader_epochs[index] = max(leader_epoch, self._leader_epochs[index])
+        # Kafka keeps the state then, without another load.
+        if status in (PartitionStatus.ACTIVE, PartitionStatus.LOADING):
+            return False
+        self._partitions.status[index] = PartitionStatus.LOADING
+        partition = self._make_partition(index, self._next_appends[index])
+        self._loads[index] = _Load(partition, self.clock.now_ms())
+        return True
+
+    def _step_load(self, index: int, max_records: int | None) -> bool:
+        """Load at most ``max_records`` records, or all that are left.
+
+        Returns:
+            True if the partition is served, or is no longer loading.
+
+        Raises:
+            LoadError: the log can't be read.
+        """
+        load = self._loads.get(index)
+        # Unloaded or abandoned between two steps.
+        if load is None:
+            return True
+        try:
+            if load.records is None:
+                load.records = iter(self._read(index))
+            count = 0
+            for record in islice(load.records, max_records):
+                load.partition.replay(record.offset, record.record)
+                count += 1
+        # A store may raise anything; other log partitions are served.
+        except Exception as error:
+            del self._loads[index]
+            self._partitions.status[index] = PartitionStatus.FAILED
+            raise LoadError({index: error}) from error
+        # There may be more; an empty next step ends the load.
+        if count == max_records:
+            return False
+        del self._loads[index]
+        # Groups and timers exist before the first request is handled.
+        self._loaded(load.partition, load.started_ms)
+        self._partitions.serve(load.partition)
+        return True
+
+    def _stop_load(self, index: int, leader_epoch: int | None) -> bool:
+        """Stop loading and serving a log partition; return False if the epoch is outdated."""
+        if leader_epoch is not None and leader_epoch <= self._leader_epochs[index]:
+            return False
+        # Without an epoch the next load may have any.
+        self._leader_epochs[index] = -1 if leader_epoch is None else leader_epoch
+        self._loads.pop(index, None)
+        self._partitions.status[index] = PartitionStatus.UNLOADED
+        return True
+
+    def _abandon_load(self, index: int) -> None:
+        if self._loads.pop(index, None) is not None:
+            self._partitions.status[index] = PartitionStatus.FAILED
+
+    def _withdraw(self, partition: PartitionT, status: PartitionStatus) -> None:
+        # Answers to earlier appends are recognized by their numbers.
+        self._next_appends[partition.index] = partition.writer.next_number
+        self._partitions.withdraw(partition.index, status)
+
+    def _read(self, index: int) -> Iterable[LogRecord | LoadedCommits]:
+        return self.log_store.read(index)
+
+    def _loaded(self, partition: PartitionT, started_ms: int) -> None:
+        """Prepare a loaded partition before it is served; ``started_ms`` is when its load began."""
 
     # ------------------------------------------------------------ the log store's answers
 
@@ -204,113 +302,3 @@ class Appending(ABC, Generic[PartitionT]):
     @abstractmethod
     def _fail(self, index: int, error_code: ErrorCode) -> None:
         """Fail a log partition until it is loaded again."""
-
-
-@define(eq=False)
-class _Load(Generic[PartitionT]):
-    partition: PartitionT
-    started_ms: int
-    # None before the first step, which opens the log.
-    records: Iterator[LogRecord | LoadedCommits] | None = None
-
-
-class Loader(Generic[PartitionT]):
-    """Loads the log partitions of a coordinator; leader epochs and append numbers outlast a load.
-
-    Args:
-        read: returns the records of a log partition.
-        make_partition: creates a log partition from its index and the number of its first append.
-        loaded: called with each loaded partition before it is served, and the start time of its load.
-    """
-
-    NOT_STATE = ("_loads",)
-    NOT_COUNTED = ("_leader_epochs", "_next_appends")
-
-    def __init__(
-        self,
-        partitions: PartitionTable[Any, PartitionT],
-        read: Callable[[int], Iterable[LogRecord | LoadedCommits]],
-        clock: Clock,
-        make_partition: Callable[[int, int], PartitionT],
-        loaded: Callable[[PartitionT, int], None],
-    ) -> None:
-        self._partitions = partitions
-        self._read = read
-        self._clock = clock
-        self._make_partition = make_partition
-        self._loaded = loaded
-        self._loads: dict[int, _Load[PartitionT]] = {}
-        # Below every epoch, so that the first load is never outdated.
-        self._leader_epochs = [-1] * len(partitions)
-        self._next_appends = [0] * len(partitions)
-
-    def begin(self, index: int, leader_epoch: int) -> bool:
-        """Begin to load a log partition; return False if there is nothing to load."""
-        status = self._partitions.status[index]
-        is_newer = leader_epoch > self._leader_epochs[index]
-        # After a failed load any epoch is accepted.
-        if not is_newer and status is not PartitionStatus.FAILED:
-            return False
-        self._partitions.is_closed = False
-        # A newer epoch is kept in any case.
-        self._leader_epochs[index] = max(leader_epoch, self._leader_epochs[index])
-        # Kafka keeps the state then, without another load.
-        if status in (PartitionStatus.ACTIVE, PartitionStatus.LOADING):
-            return False
-        self._partitions.status[index] = PartitionStatus.LOADING
-        partition = self._make_partition(index, self._next_appends[index])
-        self._loads[index] = _Load(partition, self._clock.now_ms())
-        return True
-
-    def step(self, index: int, max_records: int | None) -> bool:
-        """Load at most ``max_records`` records, or all that are left.
-
-        Returns:
-            True if the partition is served, or is no longer loading.
-
-        Raises:
-            LoadError: the log can't be read.
-        """
-        load = self._loads.get(index)
-        # Unloaded or abandoned between two steps.
-        if load is None:
-            return True
-        try:
-            if load.records is None:
-                load.records = iter(self._read(index))
-            count = 0
-            for record in islice(load.records, max_records):
-                load.partition.replay(record.offset, record.record)
-                count += 1
-        # A store may raise anything; other log partitions are served.
-        except Exception as error:
-            del self._loads[index]
-            self._partitions.status[index] = PartitionStatus.FAILED
-            raise LoadError({index: error}) from error
-        # There may be more; an empty next step ends the load.
-        if count == max_records:
-            return False
-        del self._loads[index]
-        # Groups and timers exist before the first request is handled.
-        self._loaded(load.partition, load.started_ms)
-        self._partitions.serve(load.partition)
-        return True
-
-    def stop(self, index: int, leader_epoch: int | None) -> bool:
-        """Stop loading and serving a log partition; return False if the epoch is outdated."""
-        if leader_epoch is not None and leader_epoch <= self._leader_epochs[index]:
-            return False
-        # Without an epoch the next load may have any.
-        self._leader_epochs[index] = -1 if leader_epoch is None else leader_epoch
-        self._loads.pop(index, None)
-        self._partitions.status[index] = PartitionStatus.UNLOADED
-        return True
-
-    def abandon(self, index: int) -> None:
-        if self._loads.pop(index, None) is not None:
-            self._partitions.status[index] = PartitionStatus.FAILED
-
-    def withdraw(self, partition: PartitionT, status: PartitionStatus) -> None:
-        # Answers to earlier appends are recognized by their numbers.
-        self._next_appends[partition.index] = partition.writer.next_number
-        self._partitions.withdraw(partition.index, status)

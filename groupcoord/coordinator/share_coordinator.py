@@ -18,7 +18,7 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
-from groupcoord.coordinator.loading import Appending, Loader
+from groupcoord.coordinator.loading import Appending
 from groupcoord.core.host_queries import (
     AskShareCoordinator,
     AwaitedAnswer,
@@ -107,11 +107,7 @@ class ShareCoordinator(Appending[StatePartition]):
         self._outputs = StateOutputs()
         self._replies: list[StateReply] = []
         count = partition_count or self.config.share_coordinator_state_topic_num_partitions
-        self._partitions: PartitionTable[SharePartitionKey, StatePartition]
-        self._partitions = PartitionTable(count, attrgetter("text"))
-        self._loader = Loader(
-            self._partitions, self.log_store.read, self.clock, self._make_partition, lambda partition, started_ms: None
-        )
+        super().__init__(PartitionTable[SharePartitionKey, StatePartition](count, attrgetter("text")))
         self._due_ms = {
             self._write_cold: self.config.share_coordinator_cold_partition_snapshot_interval_ms,
             self._prune: self.config.share_coordinator_state_topic_prune_interval_ms,
@@ -328,7 +324,7 @@ class ShareCoordinator(Appending[StatePartition]):
     def _stop(self, index: int, status: PartitionStatus) -> None:
         partition = self._partitions.active[index]
         if partition is not None:
-            self._loader.withdraw(partition, status)
+            self._withdraw(partition, status)
             # Withdrawn first, so that no request reaches it any more.
             partition.unload(ErrorCode.NOT_COORDINATOR)
 
@@ -350,14 +346,14 @@ class ShareCoordinator(Appending[StatePartition]):
         Raises:
             LoadError: as :meth:`load`.
         """
-        if self._loader.begin(partition, leader_epoch):
-            while not self._loader.step(partition, RECORDS_AT_ONCE):
+        if self._begin_load(partition, leader_epoch):
+            while not self._step_load(partition, RECORDS_AT_ONCE):
                 yield
 
     def unload(self, partition: int) -> None:
         """Stop serving a log partition: waiting requests fail with NOT_COORDINATOR."""
         # Without an epoch, so that the next load may have any.
-        self._loader.stop(partition, None)
+        self._stop_load(partition, None)
         self._stop(partition, PartitionStatus.UNLOADED)
         self._settle(self.clock.now_ms())
 
