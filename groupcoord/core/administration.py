@@ -21,14 +21,49 @@ FILTERED_AS = {"NotReady": "not_ready"}
 TOMBSTONE_BYTES_MIN = 16
 """Minimum size of an offset's tombstone in a batch of the log, without the names of group and topic."""
 
+MS_PER_MINUTE = 60_000
+
+
+MAX_RECORDS_PER_APPEND = 5_000
+"""A sweep may find any number of offsets, but a batch of the log is limited (``message.max.bytes``)."""
+
+
+Expired = tuple[list[Record], tuple[Group, ...]]
+"""Tombstones, and the groups that end with the last of them."""
+
+
+def _bounded(expired: Iterable[Expired]) -> Iterator[Expired]:
+    """Yield the tombstones of all groups in appends of bounded size."""
+    together: list[Record] = []
+    ended: tuple[Group, ...] = ()
+    for records, emptied in expired:
+        # A group's tombstones stay together where they fit.
+        if together and len(together) + len(records) > MAX_RECORDS_PER_APPEND:
+            yield together, ended
+            together, ended = [], ()
+        while len(records) > MAX_RECORDS_PER_APPEND:
+            yield records[:MAX_RECORDS_PER_APPEND], ()
+            records = records[MAX_RECORDS_PER_APPEND:]
+        together, ended = together + records, ended + emptied
+    if together:
+        yield together, ended
+
 
 class Administration:
-    """Handles administrative requests of one log partition."""
+    """Handles administrative requests of one log partition, and sweeps it for what has expired, while it has groups.
 
-    __slots__ = ("_context",)
+    A sweep comes every ``offsets.retention.check.interval.ms``.
+    """
+
+    NOT_COUNTED = ("_swept_ms", "timer")
+
+    __slots__ = ("_context", "_swept_ms", "timer")
 
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
+        context.wake_retention = self.wake
+        self.timer = Timer(TimerKey(TimerKind.EXPIRY, context.partition))
+        self._swept_ms = 0
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """Return the groups that pass the lower-case filters of state and type; an empty filter passes all."""
@@ -100,48 +135,7 @@ class Administration:
         # Kafka's order: offsets before the group.
         return tombstones + group.tombstones()
 
-
-MS_PER_MINUTE = 60_000
-
-
-MAX_RECORDS_PER_APPEND = 5_000
-"""A sweep may find any number of offsets, but a batch of the log is limited (``message.max.bytes``)."""
-
-
-Expired = tuple[list[Record], tuple[Group, ...]]
-"""Tombstones, and the groups that end with the last of them."""
-
-
-def _bounded(expired: Iterable[Expired]) -> Iterator[Expired]:
-    """Yield the tombstones of all groups in appends of bounded size."""
-    together: list[Record] = []
-    ended: tuple[Group, ...] = ()
-    for records, emptied in expired:
-        # A group's tombstones stay together where they fit.
-        if together and len(together) + len(records) > MAX_RECORDS_PER_APPEND:
-            yield together, ended
-            together, ended = [], ()
-        while len(records) > MAX_RECORDS_PER_APPEND:
-            yield records[:MAX_RECORDS_PER_APPEND], ()
-            records = records[MAX_RECORDS_PER_APPEND:]
-        together, ended = together + records, ended + emptied
-    if together:
-        yield together, ended
-
-
-class Retention:
-    """Sweeps one log partition every ``offsets.retention.check.interval.ms``, while it has groups."""
-
-    NOT_COUNTED = ("_swept_ms", "timer")
-
-    __slots__ = ("_administration", "_context", "_swept_ms", "timer")
-
-    def __init__(self, context: HandlerContext, administration: Administration) -> None:
-        self._context = context
-        context.wake_retention = self.wake
-        self._administration = administration
-        self.timer = Timer(TimerKey(TimerKind.EXPIRY, context.partition))
-        self._swept_ms = 0
+    # ------------------------------------------------------------ retention
 
     def start(self, now_ms: int) -> None:
         self._swept_ms = now_ms
@@ -154,7 +148,7 @@ class Retention:
             passed_ms = (now_ms - self._swept_ms) % interval_ms
             self._context.timers.arm(self.timer, now_ms + interval_ms - passed_ms)
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> None:
+    def on_expiry_timer(self, key: TimerKey, now_ms: int) -> None:
         for records, emptied in _bounded(self._expired(now_ms)):
             self._context.writer.begin(records, WhenDeleted(emptied, Cause.EXPIRY, count_offsets(records)))
         self.start(now_ms)
@@ -168,8 +162,8 @@ class Retention:
             keys, nothing_left = self._due(group, now_ms)
             # Offsets and group go in one append, so no group without offsets is left behind.
             # Share groups never expire (KIP-932).
-            if nothing_left and group.may_expire and self._administration.may_delete(group):
-                yield self._administration.begin_deletion(group), (group,)
+            if nothing_left and group.may_expire and self.may_delete(group):
+                yield self.begin_deletion(group), (group,)
             else:
                 yield [OffsetTombstone(group.group_id, topic, index) for topic, index in keys], ()
 

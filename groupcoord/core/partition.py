@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from uuid import UUID
 
-from groupcoord.core.administration import Administration, Retention
+from groupcoord.core.administration import Administration
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import Environments, GroupKinds
@@ -44,7 +44,6 @@ class Partition:
         self.writer = context.writer
         self._writings = context.writings
         self.administration = Administration(self._context)
-        self.retention = Retention(self._context, self.administration)
         self._kinds = kinds = GroupKinds(self._context, environments)
         self.commits = Commits(self._context, kinds.create_for_commit)
         self.append_timeouts = AppendTimeouts(self._context)
@@ -56,7 +55,7 @@ class Partition:
         }
         self._timer_handlers: dict[TimerKind, Callable[[TimerKey, int], None]] = {
             TimerKind.APPEND: self._on_append_timer,
-            TimerKind.EXPIRY: self.retention.on_timer,
+            TimerKind.EXPIRY: self.administration.on_expiry_timer,
         }
         self._guest_handlers: dict[type, Mapping[type, Handler]] = {}
         # A guest handler replaces the protocol's own one for groups of its type.
@@ -94,7 +93,7 @@ class Partition:
             group.topics_changed(names)
 
     def topic_deleted(self, name: str, topic_id: UUID, now_ms: int) -> None:
-        self.retention.forget_topic(name, topic_id)
+        self.administration.forget_topic(name, topic_id)
         for kind in self._kinds.rows:
             kind.topic_deleted(topic_id, now_ms)
         self.topics_changed((name,))
@@ -146,7 +145,7 @@ class Partition:
             written.on_refused(self._context, for_client(error_code), now_ms)
             self._resume_groups(written.suspended, now_ms)
             # A deletion that failed puts its groups back, maybe as the only ones.
-            self.retention.wake(now_ms)
+            self.administration.wake(now_ms)
 
     def _on_append_timer(self, key: TimerKey, now_ms: int) -> None:
         error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -196,7 +195,7 @@ class Partition:
         # A group of offsets alone has an entry, too: it becomes an Empty classic group (KAFKA-4704).
         for group_id, records in self.writer.hard.groups.items():
             self._kinds.of_records(records).load(group_id, now_ms)
-        self.retention.start(now_ms)
+        self.administration.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
         waiting = [entry for writing in self._writings.values() for entry in writing.waiting]
@@ -226,7 +225,7 @@ class Partition:
             self._effects.replies += kind.refuse_waiting(ErrorCode.NOT_COORDINATOR)
         self._context.groups.clear()
         # tick() expects that the partition of a timer is served.
-        self._context.timers.cancel(self.retention.timer)
+        self._context.timers.cancel(self.administration.timer)
         self._context.timers.cancel(self.append_timeouts.timer)
 
     # ------------------------------------------------------------ looking inside
@@ -260,7 +259,7 @@ class Partition:
     def check(self, armed: Iterable[Timer]) -> None:
         """Raise InvariantError unless all structures fit together."""
         self.writer.check()
-        owned: set[int] = {id(self.retention.timer), id(self.append_timeouts.timer)}
+        owned: set[int] = {id(self.administration.timer), id(self.append_timeouts.timer)}
         for group_id, group in self._context.groups.items():
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
@@ -271,7 +270,7 @@ class Partition:
             owned.update(id(timer) for timer in group.timers())
         for writing in self._writings.values():
             owned.update(id(timer) for timer in writing.group.timers())
-        if self.retention.timer.deadline_ms is None and self._context.groups:
+        if self.administration.timer.deadline_ms is None and self._context.groups:
             raise InvariantError("there are groups, but no sweep will come")
         for timer in armed:
             if id(timer) not in owned:

@@ -6,7 +6,7 @@ The order is that of Kafka's ``KafkaApis`` and ``GroupCoordinatorService`` (KIP-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve
 
@@ -217,23 +217,20 @@ def complete_description(
     return response.group._replace(topics=topics + refused)
 
 
-def readable_alteration(
-    request: AlterShareGroupOffsets, permissions: Permissions | None
-) -> tuple[AlterShareGroupOffsets, tuple[AlteredShareTopic, ...]]:
-    allowed, denied = _split(request.topics, permissions, Operation.READ)
-    refused = [
-        AlteredShareTopic(name, ZERO_UUID, tuple([ShareOffsetResult(index, _TOPIC_DENIED) for index, _ in partitions]))
-        for name, partitions in denied
-    ]
-    return evolve(request, topics=allowed), tuple(refused)
+def _denied_topic(topic: ShareTopicToAlter | ShareTopicToForget) -> AlteredShareTopic | ForgottenShareTopic:
+    if isinstance(topic, ShareTopicToForget):
+        return ForgottenShareTopic(topic.topic_name, ZERO_UUID, _TOPIC_DENIED)
+    results = [ShareOffsetResult(index, _TOPIC_DENIED) for index, _ in topic.partitions]
+    return AlteredShareTopic(topic.topic_name, ZERO_UUID, tuple(results))
 
 
-def readable_deletion(
-    request: DeleteShareGroupOffsets, permissions: Permissions | None
-) -> tuple[DeleteShareGroupOffsets, tuple[ForgottenShareTopic, ...]]:
-    allowed, denied = _split(request.topics, permissions, Operation.READ)
-    refused = [ForgottenShareTopic(topic.topic_name, ZERO_UUID, _TOPIC_DENIED) for topic in denied]
-    return evolve(request, topics=allowed), tuple(refused)
+def readable_part(
+    request: AlterShareGroupOffsets | DeleteShareGroupOffsets, permissions: Permissions | None
+) -> tuple[AlterShareGroupOffsets | DeleteShareGroupOffsets, tuple[AlteredShareTopic | ForgottenShareTopic, ...]]:
+    """Return the part of a request about topics with READ, and errors for the others."""
+    whole: Any = request
+    allowed, denied = _split(whole.topics, permissions, Operation.READ)
+    return evolve(whole, topics=allowed), tuple([_denied_topic(topic) for topic in denied])
 
 
 # ---------------------------------------------------------------- streams groups

@@ -76,9 +76,8 @@ from groupcoord.core.router.modern_groups import (
     NO_DESCRIPTION_PLUGIN,
     complete_description,
     consumer_heartbeat_permission,
-    readable_alteration,
-    readable_deletion,
     readable_description,
+    readable_part,
     refuse_malformed_consumer_heartbeat,
     refuse_malformed_share_heartbeat,
     refuse_malformed_streams_heartbeat,
@@ -391,12 +390,7 @@ class RequestRouter:
         if not request.group_id:
             self._effects.reply(token, request.refused(ErrorCode.INVALID_GROUP_ID))
             return
-        allowed: GroupRequest
-        refused: tuple[Any, ...]
-        if isinstance(request, AlterShareGroupOffsets):
-            allowed, refused = readable_alteration(request, permissions)
-        else:
-            allowed, refused = readable_deletion(request, permissions)
+        allowed, refused = readable_part(request, permissions)
         self._to_group(allowed, self._split_requests.partly_refused(token, refused), permissions, now_ms)
 
     def _update_description(

@@ -99,21 +99,18 @@ class InFlightBatch:
 
     Attributes:
         first, last: offsets of the first and last record.
+        whole: their common state, or None if a record differs.
     """
 
-    __slots__ = ("_firsts", "_states", "_whole", "first", "last")
+    __slots__ = ("_firsts", "_states", "first", "last", "whole")
 
     def __init__(self, first: int, last: int, whole: RecordState) -> None:
         self.first = first
         self.last = last
-        self._whole: RecordState | None = whole  # the usual case, which the methods handle first
+        self.whole: RecordState | None = whole  # the usual case, which the methods handle first
         # First offset and state of each run: one of each until a record differs.
         self._firsts = [first]
         self._states = [whole]
-
-    @property
-    def whole(self) -> RecordState | None:
-        return self._whole
 
     @property
     def size(self) -> int:
@@ -133,15 +130,15 @@ class InFlightBatch:
             self._firsts.insert(behind, offset)
             self._states.insert(behind, self._states[behind - 1].copy())
             # Runs with equal states are not joined again.
-            self._whole = None
+            self.whole = None
 
     def runs(self, first: int, last: int) -> Iterator[Run]:
         """Yield the runs between two offsets, which may be split after they are yielded."""
         first, last = max(first, self.first), min(last, self.last)
         if first > last:
             return
-        if self._whole is not None:
-            yield Run(first, last, self._whole)
+        if self.whole is not None:
+            yield Run(first, last, self.whole)
             return
         firsts = self._firsts
         begin, end = bisect_right(firsts, first) - 1, bisect_right(firsts, last)
@@ -155,8 +152,8 @@ class InFlightBatch:
 
     def outcome_count(self, outcomes: frozenset[DeliveryState], first: int) -> int:
         """Return the number of records from an offset on that have or will have one of these states."""
-        if self._whole is not None:
-            return max(0, self.last + 1 - max(first, self.first)) if self._whole.outcome in outcomes else 0
+        if self.whole is not None:
+            return max(0, self.last + 1 - max(first, self.first)) if self.whole.outcome in outcomes else 0
         firsts, states, count, behind = self._firsts, self._states, 0, self.last + 1
         # Backwards, so that runs before the offset are not visited.
         for position in range(len(states) - 1, -1, -1):

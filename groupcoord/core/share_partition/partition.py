@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from attrs import define
+from attrs import define, field
 from sortedcontainers import SortedDict
 
 from groupcoord.config.group_settings import ShareGroupSettings
@@ -154,7 +154,9 @@ class SharePartition:
     ) -> list[Acquired]:
         if not batches or wanted.max_records <= 0:
             return []
-        acquired = _Acquisition(self, wanted, batches, settings, now_ms).run()
+        limits, until_ms = DeliveryLimits(settings.delivery_count_limit), now_ms + settings.record_lock_duration_ms
+        locks_max = settings.partition_max_record_locks
+        acquired = _Acquisition(self, self._batches, wanted, batches, limits, locks_max, until_ms).run()
         self._next_offset = None
         self._forget_stale_locks()
         return acquired
@@ -404,27 +406,20 @@ def _outcome(state: RecordState, kind: AcknowledgeType, settings: ShareGroupSett
     return DeliveryState.ARCHIVING if settings.dead_letter_topic and not is_gap else DeliveryState.ARCHIVED
 
 
+@define(eq=False)
 class _Acquisition:
     """One acquisition from read batches."""
 
-    def __init__(
-        self,
-        partition: SharePartition,
-        wanted: Wanted,
-        batches: Sequence[LogBatch],
-        settings: ShareGroupSettings,
-        now_ms: int,
-    ) -> None:
-        self._partition = partition
-        self._in_flight = partition._batches
-        self._wanted = wanted
-        self._batches = batches
-        self._limits = DeliveryLimits(settings.delivery_count_limit)
-        self._locks_max = settings.partition_max_record_locks
-        self._until_ms = now_ms + settings.record_lock_duration_ms
-        self._acquired: list[Acquired] = []
-        self._count = 0
-        self._is_over = False
+    _partition: SharePartition
+    _in_flight: SortedDict[int, InFlightBatch]
+    _wanted: Wanted
+    _batches: Sequence[LogBatch]
+    _limits: DeliveryLimits
+    _locks_max: int
+    _until_ms: int
+    _acquired: list[Acquired] = field(factory=list)
+    _count: int = 0
+    _is_over: bool = False
 
     def run(self) -> list[Acquired]:
         partition = self._partition

@@ -70,7 +70,7 @@ class StateRefusedError(Exception):
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         super().__init__(error_code, message)
         self.error_code = error_code
-        self.message = state_message(error_code) if message is None else message
+        self.message = message
 
 
 class StateQuestion(NamedTuple):
@@ -177,7 +177,7 @@ class StatePartition:
         try:
             record, result = self._draft(question, now_ms)
         except StateRefusedError as error:
-            self._outputs.answers.append(StateAnswer(question.token, question.refuse(error.error_code, error.message)))
+            self._refuse_question(question, error.error_code, error.message)
             return
         if record is None:
             self._outputs.answers.append(StateAnswer(question.token, result))
@@ -407,8 +407,8 @@ class StatePartition:
         if append.question is not None:
             self._refuse_question(append.question, error_code)
 
-    def _refuse_question(self, question: StateQuestion, error_code: ErrorCode) -> None:
-        refused = question.refuse(error_code, state_message(error_code))
+    def _refuse_question(self, question: StateQuestion, error_code: ErrorCode, message: str | None = None) -> None:
+        refused = question.refuse(error_code, message or state_message(error_code))
         self._outputs.answers.append(StateAnswer(question.token, refused))
 
     def _go_on(self, append: StateAppend, now_ms: int) -> None:

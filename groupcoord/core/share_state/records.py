@@ -6,10 +6,9 @@ Source of the merging: ``PersisterStateBatchCombiner`` of Apache Kafka 4.4.
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import IntEnum
 from heapq import heappop, heappush
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -213,34 +212,30 @@ class ShareStates:
     """States of the share-partitions of a log partition.
 
     Attributes:
+        states: by share-partition; missing if it was never initialized, or is deleted.
         redundant_offset: offset before which a load needs nothing of the log.
     """
 
     def __init__(self) -> None:
-        self._states: dict[SharePartitionKey, ShareState] = {}
+        self.states: dict[SharePartitionKey, ShareState] = {}
         self._next_offset = 0
 
     @property
-    def states(self) -> Mapping[SharePartitionKey, ShareState]:
-        """By share-partition; missing if it was never initialized, or is deleted."""
-        return MappingProxyType(self._states)
-
-    @property
     def redundant_offset(self) -> int:
-        return min((state.log_offset for state in self._states.values()), default=self._next_offset)
+        return min((state.log_offset for state in self.states.values()), default=self._next_offset)
 
     def apply(self, record: Any, log_offset: int) -> None:
         # Also for tombstones and unknown types: without states all of the log is redundant.
         self._next_offset = log_offset + 1
         match record:
             case ShareSnapshot(key):
-                self._states[key] = ShareState(record, 0, log_offset)
+                self.states[key] = ShareState(record, 0, log_offset)
             case ShareTombstone(key):
                 # Pruning may have deleted the state's records, but not its tombstone.
-                self._states.pop(key, None)
+                self.states.pop(key, None)
             case ShareUpdate(key):
                 # An update without its snapshot in the log.
-                known = self._states.get(key) or _unknown(record, log_offset)
+                known = self.states.get(key) or _unknown(record, log_offset)
                 start_offset, count = known.moved(record.start_offset, record.delivery_complete_count)
                 changed = evolve(
                     known.snapshot,
@@ -250,11 +245,11 @@ class ShareStates:
                     state_batches=merge_batches(known.snapshot.state_batches, record.state_batches, start_offset),
                 )
                 # The snapshot's offset stays, because a load needs the log from there.
-                self._states[key] = ShareState(changed, known.update_count + 1, known.log_offset)
+                self.states[key] = ShareState(changed, known.update_count + 1, known.log_offset)
 
     def facts(self) -> dict[SharePartitionKey, ShareState]:
         """Return all of it as plain values that compare equal for equal states."""
-        return dict(self._states)
+        return dict(self.states)
 
 
 def _unknown(update: ShareUpdate, log_offset: int) -> ShareState:

@@ -206,7 +206,7 @@ class Stage(World):
 
     def _sweep(self) -> None:
         for partition in served_partitions(self.coordinator):
-            deadline_ms = partition.retention.timer.deadline_ms
+            deadline_ms = partition.administration.timer.deadline_ms
             if deadline_ms is not None:
                 self.sleep(deadline_ms - self.clock.now_ms())
 

@@ -466,13 +466,10 @@ class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
             self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool = False) -> None:
-        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
-        for member_id, member in group.state.members.items():
-            # A load uses the group's timeout for classic members, too; a conversion uses their own.
-            if uses_own_timeouts:
-                self.start_session(group, member, now_ms)
-            else:
-                self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
+        # A load uses the group's timeout for classic members, too; a conversion uses their own.
+        start_session = self.start_session if uses_own_timeouts else super().start_session
+        for member in group.state.members.values():
+            start_session(group, member, now_ms)
             # Also for classic members, which have no revocation timer otherwise (``GroupMetadataManager.onLoaded``).
             is_revoking = member.assignment.state is MemberState.UNREVOKED_PARTITIONS
             self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
