@@ -101,7 +101,7 @@ class HandlerContext:
         writings: group id → write in flight that its requests wait for.
         has_modern_groups: there was a group that is not classic, so classic requests may be a guest's.
         handle: handles a request for one group.
-        wake_retention: schedules the next expiry check; ``Retention`` sets it.
+        wake_retention: schedules the next expiry check; ``Administration`` sets it.
         kinds: class of groups → handlers (:class:`.GroupKind`).
         new_member_id: returns a member id for a prefix, a client or instance id.
         new_uuid: returns a member id for a consumer group.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode
-from groupcoord.core.administration import Administration, Retention
+from groupcoord.core.administration import Administration
 from groupcoord.core.log.records import NO_PRODUCER_ID, CommitRecords, CommittedTopic, TransactionMarker
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
 from groupcoord.core.offsets import commits
@@ -101,7 +101,7 @@ def test_a_transactional_commit_that_is_not_in_the_log(monkeypatch: pytest.Monke
 
 def test_offsets_that_expire_while_they_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep that looks at no subscription is caught."""
-    monkeypatch.setattr(Retention, "_is_due", lambda *_: True)
+    monkeypatch.setattr(Administration, "_is_due", lambda *_: True)
     cluster = ClusterOptions(config=Config(offsets_topic_num_partitions=2, offsets_retention_check_interval_ms=20_000))
 
     breaks("a topic that members use", cluster=cluster)
