@@ -95,7 +95,7 @@ def error_codes(response: Response) -> list[ErrorCode]:
         case LeaveGroupResponse(error_code=ErrorCode.NONE):
             return [member.error_code for member in response.members]
         case _:
-            return [response.error_code]
+            return [response.error_code]  # type: ignore[attr-defined] # all others have one
 
 
 def errors_in(response: Response) -> list[ErrorCode]:

@@ -35,7 +35,7 @@ from groupcoord.wire import (
     encode_response,
     encode_response_parts,
 )
-from groupcoord.wire.broker_messages import BrokerResponse, MetadataResponse
+from groupcoord.wire.broker_messages import MetadataResponse
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.schema import struct_reader, struct_writer
 from tests.wire.generated import (
@@ -316,7 +316,9 @@ def test_what_is_read_by_hand(name: str, data: st.DataObject) -> None:
 
 # ---------------------------------------------------------------- responses
 
-RESPONSE_CLASSES = {kind.__name__: kind for kind in (*BrokerResponse.__subclasses__(), *typing.get_args(WireResponse))}
+RESPONSE_CLASSES = {
+    kind.__name__: kind for base in typing.get_args(WireResponse) for kind in (base, *base.__subclasses__())
+}
 SHARED_RESPONSES = {
     "IncrementalAlterConfigs": "AlterConfigsResponse",
     "RenewDelegationToken": "DelegationTokenResponse",

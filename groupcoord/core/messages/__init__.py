@@ -20,34 +20,6 @@ from groupcoord.core.messages.streams_groups import *
 
 NEVER_CHANGES = True  # all of its classes: see core/copies.py
 
-Response = (
-    JoinGroupResponse
-    | SyncGroupResponse
-    | HeartbeatResponse
-    | LeaveGroupResponse
-    | DescribeGroupsResponse
-    | ListGroupsResponse
-    | DeleteGroupsResponse
-    | FindCoordinatorResponse
-    | OffsetCommitResponse
-    | OffsetFetchResponse
-    | OffsetDeleteResponse
-    | TxnOffsetCommitResponse
-    | CompleteTransactionResponse
-    | ConsumerGroupHeartbeatResponse
-    | ConsumerGroupDescribeResponse
-    | StreamsGroupHeartbeatResponse
-    | StreamsGroupDescribeResponse
-    | StreamsGroupTopologyDescriptionUpdateResponse
-    | ShareGroupHeartbeatResponse
-    | ShareGroupDescribeResponse
-    | DescribeShareGroupOffsetsResponse
-    | DescribeOneShareGroupResponse
-    | AlterShareGroupOffsetsResponse
-    | DeleteShareGroupOffsetsResponse
-)
-"""Response of a coordinator."""
-
 Token = Any
 """The caller's handle of a request, returned once with the response."""
 

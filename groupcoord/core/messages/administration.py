@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attrs import define, frozen, setters
 
-from groupcoord.core.messages.request import Request, names_field
+from groupcoord.core.messages.request import Request, Response, names_field
 from groupcoord.errors import ErrorCode
 
 AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
@@ -38,7 +38,7 @@ class DescribedGroup(NamedTuple):
 
 
 @frozen
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Response):
     """Descriptions of the requested groups."""
 
     groups: tuple[DescribedGroup, ...]
@@ -62,7 +62,7 @@ class ListedGroup(NamedTuple):
 
 
 @frozen
-class ListGroupsResponse:
+class ListGroupsResponse(Response):
     """Groups of all log partitions; while one is loading, the error and no groups."""
 
     error_code: ErrorCode
@@ -85,7 +85,7 @@ class DeletedGroup(NamedTuple):
 
 
 @frozen
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Response):
     """One entry for each distinct group."""
 
     results: tuple[DeletedGroup, ...]
@@ -126,7 +126,7 @@ class FoundCoordinator(NamedTuple):
 
 
 @frozen
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Response):
     """One entry for each occurrence of a key."""
 
     coordinators: tuple[FoundCoordinator, ...]

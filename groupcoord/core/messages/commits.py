@@ -15,7 +15,7 @@ from attrs.validators import instance_of
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, Rows, make_columns, offset_columns
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.membership import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
-from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.messages.request import GroupRequest, Request, Response
 from groupcoord.errors import ErrorCode
 
 
@@ -151,7 +151,7 @@ def refused_topics(topics: Sequence[TopicToCommit], error_code: ErrorCode) -> tu
 
 
 @define(unsafe_hash=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Response):
     """There is no top-level error: a refused request has its error on every partition."""
 
     topics: tuple[TopicResult, ...]
@@ -179,7 +179,7 @@ class OffsetCommit(GroupRequest[OffsetCommitResponse]):
 
 
 @frozen
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(Response):
     """There is no top-level error: a refused request has its error on every partition."""
 
     topics: tuple[TopicResult, ...]
@@ -210,7 +210,7 @@ class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
 
 
 @frozen
-class CompleteTransactionResponse:
+class CompleteTransactionResponse(Response):
     """On NOT_LEADER_OR_FOLLOWER the transaction coordinator looks the partition's leader up again."""
 
     error_code: ErrorCode
@@ -236,7 +236,7 @@ class TopicToDelete:
 
 
 @frozen
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Response):
     """With a top-level error there are no topics."""
 
     error_code: ErrorCode
@@ -333,7 +333,7 @@ class FetchedGroup(NamedTuple):
 
 
 @define(unsafe_hash=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Response):
     """Results of the requested groups, one for each occurrence."""
 
     groups: tuple[FetchedGroup, ...]

@@ -13,7 +13,7 @@ from attrs import define, frozen, setters
 
 from groupcoord.core.log.record_keys import TopicPartitions as TopicPartitions
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import GroupRequest, Request, names_field
+from groupcoord.core.messages.request import GroupRequest, Request, Response, names_field
 from groupcoord.errors import ErrorCode
 
 JOIN_GROUP_MEMBER_EPOCH = 0
@@ -22,7 +22,7 @@ LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 
 @define(unsafe_hash=True)
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Response):
     """Response to a :class:`ConsumerGroupHeartbeat`; with an error it holds at most a message.
 
     Attributes:
@@ -130,7 +130,7 @@ class DescribedConsumerGroup(NamedTuple):
 
 
 @frozen
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Response):
     """Descriptions of the requested groups, one for each occurrence."""
 
     groups: tuple[DescribedConsumerGroup, ...]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from attrs import define, frozen
 
-from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.messages.request import GroupRequest, Response
 from groupcoord.errors import ErrorCode
 
 UNKNOWN_MEMBER_ID = ""
@@ -31,7 +31,7 @@ class JoinedMember(NamedTuple):
 
 
 @define(unsafe_hash=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Response):
     """Response to a :class:`JoinGroup`; only the leader's has ``members``, and ``protocol_name`` may be None."""
 
     error_code: ErrorCode
@@ -78,7 +78,7 @@ class SyncAssignment(NamedTuple):
 
 
 @define(unsafe_hash=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Response):
     """Response to a :class:`SyncGroup`; the assignment is empty on errors, or if the leader gave none."""
 
     error_code: ErrorCode
@@ -104,7 +104,7 @@ class SyncGroup(GroupRequest[SyncGroupResponse]):
 
 
 @frozen
-class HeartbeatResponse:
+class HeartbeatResponse(Response):
     """Result of a heartbeat; on REBALANCE_IN_PROGRESS the member rejoins."""
 
     error_code: ErrorCode
@@ -137,7 +137,7 @@ class LeftMember(NamedTuple):
 
 
 @frozen
-class LeaveGroupResponse:
+class LeaveGroupResponse(Response):
     """Result of each member; none with a top-level error."""
 
     error_code: ErrorCode

@@ -21,6 +21,12 @@ else:
     R_co = TypeVar("R_co", covariant=True)
 
 
+class Response:
+    """Base of the responses of a group coordinator."""
+
+    __slots__ = ()
+
+
 class Request(Generic[R_co]):
     """A request that is answered with an ``R_co``: ``Heartbeat`` is a ``Request[HeartbeatResponse]``."""
 

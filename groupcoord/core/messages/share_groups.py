@@ -13,7 +13,7 @@ from attrs import define, frozen, setters
 from groupcoord.core.log.record_keys import TopicPartitions
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.consumer_groups import DescribedPartitions
-from groupcoord.core.messages.request import GroupRequest, Request, names_field
+from groupcoord.core.messages.request import GroupRequest, Request, Response, names_field
 from groupcoord.errors import ErrorCode
 
 UNKNOWN_OFFSET = -1
@@ -24,7 +24,7 @@ UNKNOWN_OFFSET = -1
 
 
 @frozen
-class ShareGroupHeartbeatResponse:
+class ShareGroupHeartbeatResponse(Response):
     """Response to a :class:`ShareGroupHeartbeat`; with an error it holds at most a message.
 
     A partition is assigned when its state is initialized, usually with the second heartbeat; several members may have
@@ -94,7 +94,7 @@ class DescribedShareGroup(NamedTuple):
 
 
 @frozen
-class ShareGroupDescribeResponse:
+class ShareGroupDescribeResponse(Response):
     """Descriptions of the requested groups, one for each occurrence."""
 
     groups: tuple[DescribedShareGroup, ...]
@@ -160,7 +160,7 @@ class DescribedShareGroupOffsets(NamedTuple):
 
 
 @frozen
-class DescribeShareGroupOffsetsResponse:
+class DescribeShareGroupOffsetsResponse(Response):
     """Results of the requested groups."""
 
     groups: tuple[DescribedShareGroupOffsets, ...]
@@ -174,7 +174,7 @@ class DescribeShareGroupOffsets(Request[DescribeShareGroupOffsetsResponse]):
 
 
 @frozen
-class DescribeOneShareGroupResponse:
+class DescribeOneShareGroupResponse(Response):
     """The part of the answer that is about one group."""
 
     group: DescribedShareGroupOffsets
@@ -222,7 +222,7 @@ class AlteredShareTopic(NamedTuple):
 
 
 @frozen
-class AlterShareGroupOffsetsResponse:
+class AlterShareGroupOffsetsResponse(Response):
     """A result for each partition, or an error for all of them."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -257,7 +257,7 @@ class ForgottenShareTopic(NamedTuple):
 
 
 @frozen
-class DeleteShareGroupOffsetsResponse:
+class DeleteShareGroupOffsetsResponse(Response):
     """A result for each topic, or an error for all of them."""
 
     error_code: ErrorCode = ErrorCode.NONE

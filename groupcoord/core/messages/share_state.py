@@ -29,6 +29,13 @@ def state_message(error_code: ErrorCode) -> str:
     return _MESSAGES.get(error_code, error_code.name)
 
 
+class ShareStateResponse:
+    """Base of the responses of the share coordinator."""
+
+    __slots__ = ()
+    results: tuple[Any, ...]
+
+
 class StateRequest(Request[R_co]):
     """A request about share-partitions of one group, with a result for each.
 
@@ -83,7 +90,7 @@ class StateTopicToInitialize(NamedTuple):
 
 
 @frozen
-class InitializeShareGroupStateResponse:
+class InitializeShareGroupStateResponse(ShareStateResponse):
     """A result for each partition."""
 
     results: tuple[StateTopicResult, ...]
@@ -135,7 +142,7 @@ class ReadStateTopicResult(NamedTuple):
 
 
 @frozen
-class ReadShareGroupStateResponse:
+class ReadShareGroupStateResponse(ShareStateResponse):
     """The state of each partition."""
 
     results: tuple[ReadStateTopicResult, ...]
@@ -181,7 +188,7 @@ class StateTopicToWrite(NamedTuple):
 
 
 @frozen
-class WriteShareGroupStateResponse:
+class WriteShareGroupStateResponse(ShareStateResponse):
     """A result for each partition."""
 
     results: tuple[StateTopicResult, ...]
@@ -214,7 +221,7 @@ class StateTopicToDelete(NamedTuple):
 
 
 @frozen
-class DeleteShareGroupStateResponse:
+class DeleteShareGroupStateResponse(ShareStateResponse):
     """A result for each partition; NONE also for one without a state."""
 
     results: tuple[StateTopicResult, ...]
@@ -259,7 +266,7 @@ class StateTopicSummary(NamedTuple):
 
 
 @frozen
-class ReadShareGroupStateSummaryResponse:
+class ReadShareGroupStateSummaryResponse(ShareStateResponse):
     """The summary of each partition."""
 
     results: tuple[StateTopicSummary, ...]
@@ -284,11 +291,4 @@ ShareStateRequest = (
     | WriteShareGroupState
     | DeleteShareGroupState
     | ReadShareGroupStateSummary
-)
-ShareStateResponse = (
-    InitializeShareGroupStateResponse
-    | ReadShareGroupStateResponse
-    | WriteShareGroupStateResponse
-    | DeleteShareGroupStateResponse
-    | ReadShareGroupStateSummaryResponse
 )

@@ -17,7 +17,7 @@ from groupcoord.core.groups.streams.records import Subtopology as Subtopology
 from groupcoord.core.groups.streams.records import TaskIds as TaskIds
 from groupcoord.core.groups.streams.records import TopicInfo as TopicInfo
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
-from groupcoord.core.messages.request import GroupRequest, Request, names_field
+from groupcoord.core.messages.request import GroupRequest, Request, Response, names_field
 from groupcoord.errors import ErrorCode
 
 
@@ -76,7 +76,7 @@ class EndpointPartitions(NamedTuple):
 
 
 @frozen
-class StreamsGroupHeartbeatResponse:
+class StreamsGroupHeartbeatResponse(Response):
     """Response to a :class:`StreamsGroupHeartbeat`; with an error it holds at most a message.
 
     Attributes:
@@ -227,7 +227,7 @@ class DescribedStreamsGroup(NamedTuple):
 
 
 @frozen
-class StreamsGroupDescribeResponse:
+class StreamsGroupDescribeResponse(Response):
     """Descriptions of the requested groups, one for each occurrence."""
 
     groups: tuple[DescribedStreamsGroup, ...]
@@ -246,7 +246,7 @@ class StreamsGroupDescribe(Request[StreamsGroupDescribeResponse]):
 
 
 @frozen
-class StreamsGroupTopologyDescriptionUpdateResponse:
+class StreamsGroupTopologyDescriptionUpdateResponse(Response):
     """Result of storing a description."""
 
     error_code: ErrorCode
