@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from attrs import asdict, frozen
+from attrs import frozen
 
 from groupcoord.analysis.report.text import clipped, escape
 from groupcoord.cli.interrupts import FAILED
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
+    from groupcoord.analysis.fold.history.rows import Row
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.live.snapshots import Snapshot
     from groupcoord.analysis.options import Selection
-    from groupcoord.analysis.poll.lag import GroupLag, PartitionLag
+    from groupcoord.analysis.poll.lag import GroupLag
     from groupcoord.cli.interrupts import StopRequest
 
 
@@ -48,7 +49,7 @@ class _Shown:
 @frozen
 class _Look:
     snapshot: Snapshot
-    lags: list[PartitionLag]
+    lags: list[Row]
     groups: list[GroupLag]
     problems: list[str]
     unknown: list[str]
@@ -101,8 +102,7 @@ def lag(
                     from groupcoord.analysis.pipeline.tables import Figures
                     from groupcoord.analysis.poll.rows import group_rows
 
-                    rows = [asdict(one) for one in look.lags]
-                    collector.show(Figures(look.snapshot.at_ms, lag=rows, groups=list(group_rows(look.snapshot))))
+                    collector.show(Figures(look.snapshot.at_ms, lag=look.lags, groups=list(group_rows(look.snapshot))))
                 if not watch:
                     continue
                 if not as_json:
@@ -123,7 +123,7 @@ def _looks(
     from groupcoord.analysis.live.cluster import Patience, connection
     from groupcoord.analysis.live.offsets import BACKOFF_MS, WAIT_MS, next_record_ms
     from groupcoord.analysis.live.snapshots import take_snapshot
-    from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups
+    from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups, worst_first
     from groupcoord.analysis.poll.rows import topics_of
     from groupcoord.clock import SystemClock
     from groupcoord.core.consumer_protocol import TopicPartition
@@ -141,7 +141,7 @@ def _looks(
         )
         while True:
             snapshot = take_snapshot(cluster, patience, SystemClock().now_ms, topics_of, group_ids, selection)
-            lags = watch.take(snapshot, group_ids)
+            lags = worst_first(watch.take(snapshot, group_ids))
             groups = group_lags(snapshot, lags, group_ids)
             problems, unknown = list(problems_of(snapshot, group_ids)), unknown_groups(snapshot, group_ids)
             yield _Look(snapshot, lags, groups, problems, unknown)
@@ -166,11 +166,13 @@ def _no_such_group(names: list[str]) -> str:
 
 
 def _print(console: Console, look: _Look, shown: _Shown) -> None:
-    lags = [one for one in look.lags if (one.lag or 0) >= shown.min_lag]
+    from groupcoord.analysis.poll.lag import LAG_COLUMNS
+
+    lags = [row for row in look.lags if (row["lag"] or 0) >= shown.min_lag]
     groups = [one for one in look.groups if (one.lag or 0) >= shown.min_lag]
     if shown.as_json:
-        for one in lags:
-            print(json.dumps(asdict(one)), flush=True)
+        for row in lags:
+            print(json.dumps({name: row[name] for name in LAG_COLUMNS}), flush=True)
     elif shown.by_partition:
         if lags:
             console.print(_partition_table(lags))
@@ -212,7 +214,7 @@ def _group_table(groups: list[GroupLag]) -> RenderableType:
     return table
 
 
-def _partition_table(lags: list[PartitionLag]) -> RenderableType:
+def _partition_table(lags: list[Row]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
@@ -224,19 +226,19 @@ def _partition_table(lags: list[PartitionLag]) -> RenderableType:
     for title in ("lag", "time behind", "committed", "end"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("owner", overflow="fold")
-    for one in lags:
-        owner = "" if one.client_id is None else f"{one.client_id} {(one.client_host or '').lstrip('/')}"
+    for row in lags:
+        owner = "" if row["client_id"] is None else f"{row['client_id']} {(row['client_host'] or '').lstrip('/')}"
         cells = (
-            clipped(one.group_id, NAME_LENGTH_MAX),
-            one.state or "",
-            f"{clipped(one.topic, NAME_LENGTH_MAX)}-{one.topic_partition}",
-            _number(one.lag),
-            _age(one.lag_ms),
-            _number(one.committed_offset),
-            _number(one.end_offset),
+            clipped(row["group_id"], NAME_LENGTH_MAX),
+            row["state"] or "",
+            f"{clipped(row['topic'], NAME_LENGTH_MAX)}-{row['topic_partition']}",
+            _number(row["lag"]),
+            _age(row["lag_ms"]),
+            _number(row["committed_offset"]),
+            _number(row["end_offset"]),
             clipped(owner, NAME_LENGTH_MAX),
         )
-        table.add_row(_status(one.status), *map(Text, cells))
+        table.add_row(_status(row["status"]), *map(Text, cells))
     return table
 
 

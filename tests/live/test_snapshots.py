@@ -151,11 +151,9 @@ def test_a_broker_that_does_not_list_is_said() -> None:
 
 
 def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
+    names = ("group_id", "topic", "topic_partition", "committed_offset", "lag", "client_id")
     lags = LagWatch(lambda row: None).take(snapshot)
-    rows = (
-        (one.group_id, one.topic, one.topic_partition, one.committed_offset, one.lag, one.client_id) for one in lags
-    )
-    return sorted(rows, key=str)
+    return sorted((tuple(row[name] for name in names) for row in lags), key=str)
 
 
 def test_share_groups_have_rows() -> None:

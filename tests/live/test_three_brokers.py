@@ -154,7 +154,7 @@ def test_a_partition_that_lives_on_a_dead_broker_alone_is_unknown(brokers: Three
         brokers.nodes[homes[1]].start()
     lags = LagWatch(lambda row: None).take(snapshot, ["alone"])
 
-    assert {one.topic_partition: one.status for one in lags} == {
+    assert {row["topic_partition"]: row["status"] for row in lags} == {
         number: "UNKNOWN" if home == homes[1] else "OK" for number, home in homes.items()
     }
     assert not waits

@@ -54,6 +54,10 @@ class GroupSnapshot:
     described: DescribedGroup | None
     offsets: tuple[CommittedOffset, ...] | None
 
+    @property
+    def state(self) -> str | None:
+        return (self.listed.state or None) if self.described is None else self.described.state
+
 
 @frozen
 class Snapshot:

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from operator import attrgetter
-from typing import NamedTuple
+from operator import itemgetter
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from groupcoord.analysis.fold.history.rows import Row, grouped
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.options import WINDOW_COMMITS
-from groupcoord.analysis.poll.rows import (
-    lag_rows,
-    view_of,
-)
+from groupcoord.analysis.poll.rows import lag_rows, view_of
 from groupcoord.analysis.rules.groups import Place
 from groupcoord.analysis.rules.statuses import (
     WORST_FIRST,
@@ -30,31 +26,11 @@ from groupcoord.analysis.rules.statuses import (
     worst_status,
 )
 
-
-@frozen
-class PartitionLag:
-    """Lag of a group in a partition; None stands for unknown, or for no owner or commit.
-
-    Attributes:
-        state: Kafka's state of the group.
-        lag: None also with records but no offset.
-        lag_ms: age of the next record in milliseconds.
-        status: the label of a :class:`groupcoord.analysis.rules.statuses.LagStatus`.
-    """
-
-    group_id: str
-    state: str | None
-    topic: str
-    topic_partition: int
-    committed_offset: int | None
-    end_offset: int | None
-    lag: int | None
-    lag_ms: int | None
-    status: str
-    member_id: str | None
-    client_id: str | None
-    client_host: str | None
-    members: int | None = None
+LAG_COLUMNS = (
+    *("group_id", "state", "topic", "topic_partition", "committed_offset", "end_offset", "lag", "lag_ms", "status"),
+    *("member_id", "client_id", "client_host", "members"),
+)
+"""Lag of a group in a partition, in a row of :meth:`LagWatch.take`; None if unknown, or without owner or commit."""
 
 
 @frozen
@@ -77,23 +53,23 @@ class GroupLag:
     wrong: str
 
 
-def group_lags(snapshot: Snapshot, lags: Iterable[PartitionLag], group_ids: Collection[str] = ()) -> list[GroupLag]:
-    by_group = grouped(lags, attrgetter("group_id"))
+def group_lags(snapshot: Snapshot, lags: Iterable[Row], group_ids: Collection[str] = ()) -> list[GroupLag]:
+    by_group = grouped(lags, itemgetter("group_id"))
     wanted = [group for group_id, group in snapshot.groups.items() if not group_ids or group_id in group_ids]
     return sorted((_group_lag(group, by_group.get(group.group_id, ())) for group in wanted), key=_group_order)
 
 
-def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:
-    status = worst_status(one.status for one in rows) if group.offsets is not None else LagStatus.UNKNOWN
-    known = [one.lag for one in rows if one.lag is not None]
-    ages = [one.lag_ms for one in rows if one.lag_ms is not None]
+def _group_lag(group: GroupSnapshot, rows: Sequence[Row]) -> GroupLag:
+    status = worst_status(row["status"] for row in rows) if group.offsets is not None else LagStatus.UNKNOWN
+    known = [row["lag"] for row in rows if row["lag"] is not None]
+    ages = [row["lag_ms"] for row in rows if row["lag_ms"] is not None]
     told = []
     if group.offsets is None:
         told.append("its offsets are not known")
     elif status.sentence:
-        worst, *others = (one for one in rows if one.status == status.label)
+        worst, *others = (row for row in worst_first(rows) if row["status"] == status.label)
         more = f" and {len(others):,} more {'partition' if len(others) == 1 else 'partitions'}" if others else ""
-        told.append(status.sentence.format(f"{worst.topic}-{worst.topic_partition}{more}"))
+        told.append(status.sentence.format(f"{worst['topic']}-{worst['topic_partition']}{more}"))
     elif not rows:
         told.append("nothing is committed")
     members = None if group.described is None else len(group.described.members)
@@ -103,7 +79,7 @@ def _group_lag(group: GroupSnapshot, rows: Sequence[PartitionLag]) -> GroupLag:
     wrong = "; ".join(told)
     return GroupLag(
         group.group_id,
-        (group.listed.state or None) if group.described is None else group.described.state,
+        group.state,
         members,
         len(rows),
         sum(known) if known else None,
@@ -126,99 +102,98 @@ def _group_order(one: GroupLag) -> tuple[int, int, int, str]:
     return WORST_FIRST.index(LagStatus.of(one.status)), -(one.lag_ms or 0), -(one.lag or 0), one.group_id
 
 
-class _Unmoved(NamedTuple):
-    looks: int
-    end_offset: int
-
-
-class LagWatch:
-    """Lag over repeated snapshots, with the commits that they show.
+@define
+class WatchedOffset:
+    """A committed offset over repeated snapshots.
 
     Attributes:
-        windows: the last changed offsets by group, topic and partition.
-        rewinds: number and times of decreasing offsets, and the largest decrease.
+        window: the last changes.
+        rewind: number and times of decreases, and the largest one; None without any.
+        was_at_end: it had no lag in the last snapshot.
+        still_looks: number of snapshots without progress; ``still_from`` is the end in the first of them.
     """
 
-    def __init__(self, next_record_ms: Callable[[Row], int | None]) -> None:
-        self._next_record_ms = next_record_ms
-        self.windows: dict[Place, deque[WindowCommit]] = defaultdict(lambda: deque(maxlen=WINDOW_COMMITS))
-        self.rewinds: dict[Place, Row] = {}
-        self._at_end: set[Place] = set()
-        self._unmoved: dict[Place, _Unmoved] = {}
+    window: deque[WindowCommit] = field(factory=lambda: deque(maxlen=WINDOW_COMMITS))
+    rewind: Row | None = None
+    was_at_end: bool = False
+    still_looks: int = 0
+    still_from: int = 0
 
-    def take(self, snapshot: Snapshot, group_ids: Collection[str] = ()) -> list[PartitionLag]:
-        """Return the lag of a snapshot, the worst first."""
-        wanted = (row for row in lag_rows(snapshot) if not group_ids or row["group_id"] in group_ids)
-        found = [self._of(row, snapshot) for row in wanted]
-        self._forget({(one.group_id, one.topic, one.topic_partition) for one in found}, snapshot)
-        return sorted(found, key=_order)
+    def take(self, at_ms: int, offset: int, lag: int, end_offset: int) -> bool:
+        """Add a snapshot; return whether a window of them shows no progress while the end increased."""
+        before = self.window[-1].committed_offset if self.window else None
+        if before is not None and offset < before:
+            self._note_rewind(at_ms, before - offset, offset)
+        if before != offset:
+            self.window.append(WindowCommit(at_ms, offset, lag))
+        self.was_at_end = not lag
+        if before != offset or not lag or not self.still_looks:
+            self.still_looks, self.still_from = 0, end_offset
+        self.still_looks += 1
+        return self.still_looks >= WINDOW_COMMITS and end_offset > self.still_from
 
-    def _forget(self, seen: Collection[Place], snapshot: Snapshot) -> None:
-        for place in [place for place in self.windows if place not in seen]:
-            group = snapshot.groups.get(place[0])
-            if place[0] not in snapshot.missing if group is None else group.offsets is not None:
-                del self.windows[place]
-                self.rewinds.pop(place, None)
-                self._at_end.discard(place)
-                self._unmoved.pop(place, None)
-
-    def _of(self, row: Row, snapshot: Snapshot) -> PartitionLag:
-        group = snapshot.groups[row["group_id"]]
-        lag = row.get("lag")
-        lag_ms = lag
-        if lag:
-            written_ms = self._next_record_ms(row)
-            lag_ms = None if written_ms is None else max(row["at_ms"] - written_ms, 0)
-        has_owner = None if group.described is None else row["member_id"] is not None
-        return PartitionLag(
-            row["group_id"],
-            (group.listed.state or None) if group.described is None else group.described.state,
-            row["topic"],
-            row["topic_partition"],
-            row["committed_offset"],
-            row.get("end_offset"),
-            lag,
-            lag_ms,
-            self._status(row, lag_ms, snapshot.at_ms, has_owner).label,
-            row["member_id"],
-            row["client_id"],
-            row["client_host"],
-            row["members"],
-        )
-
-    def _status(self, row: Row, lag_ms: int | None, now_ms: int, has_owner: bool | None) -> LagStatus:
-        lag, place = row.get("lag"), (row["group_id"], row["topic"], row["topic_partition"])
-        offset, log = row["committed_offset"], PartitionEnd(row.get("log_start_offset"), row.get("end_offset"))
-        if offset is None or lag is None or log.end is None:
-            return lag_status(offset, log, lag, lag_ms, Evidence())
-        window = self.windows[place]
-        is_moved = not window or window[-1].committed_offset != offset
-        if window and offset < window[-1].committed_offset:
-            self._note_rewind(place, now_ms, window[-1].committed_offset - offset, offset)
-        if is_moved:
-            window.append(WindowCommit(now_ms, offset, lag))
-        was_at_end = place in self._at_end
-        (self._at_end.discard if lag else self._at_end.add)(place)
-        is_stuck = self._is_stuck(place, log.end, is_moved=is_moved or not lag)
-        return lag_status(offset, log, lag, lag_ms, Evidence(window, now_ms, was_at_end, has_owner, is_stuck))
-
-    def _is_stuck(self, place: Place, end_offset: int, *, is_moved: bool) -> bool:
-        """Count a snapshot; return whether a window of them shows no progress while the end increased."""
-        before = None if is_moved else self._unmoved.get(place)
-        now = _Unmoved(1, end_offset) if before is None else before._replace(looks=before.looks + 1)
-        self._unmoved[place] = now
-        return now.looks >= WINDOW_COMMITS and end_offset > now.end_offset
-
-    def _note_rewind(self, place: Place, at_ms: int, by: int, to: int) -> None:
-        row = self.rewinds.setdefault(place, {"count": 0, "first_ms": at_ms, "by": 0})
+    def _note_rewind(self, at_ms: int, by: int, to: int) -> None:
+        row = self.rewind = self.rewind or {"count": 0, "first_ms": at_ms, "by": 0}
         row |= {"count": row["count"] + 1, "last_ms": at_ms}
         if by > row["by"]:
             row |= {"by": by, "to": to}
 
 
-def _order(one: PartitionLag) -> tuple[int, int, int, str, str, int]:
-    severity = WORST_FIRST.index(LagStatus.of(one.status))
-    return severity, -(one.lag_ms or 0), -(one.lag or 0), one.group_id, one.topic, one.topic_partition
+class LagWatch:
+    """Lag over repeated snapshots, with the changes of committed offsets that they show."""
+
+    def __init__(self, next_record_ms: Callable[[Row], int | None]) -> None:
+        self._next_record_ms = next_record_ms
+        self.offsets: dict[Place, WatchedOffset] = defaultdict(WatchedOffset)
+
+    def take(self, snapshot: Snapshot, group_ids: Collection[str] = ()) -> list[Row]:
+        """Return the lag of a snapshot: rows of :func:`lag_rows` with state, time lag and status."""
+        found = [
+            row | self._judged(row, snapshot)
+            for row in lag_rows(snapshot)
+            if not group_ids or row["group_id"] in group_ids
+        ]
+        self._forget({_place(row) for row in found}, snapshot)
+        return found
+
+    def _forget(self, seen: Collection[Place], snapshot: Snapshot) -> None:
+        for place in [place for place in self.offsets if place not in seen]:
+            group = snapshot.groups.get(place[0])
+            if place[0] not in snapshot.missing if group is None else group.offsets is not None:
+                del self.offsets[place]
+
+    def _judged(self, row: Row, snapshot: Snapshot) -> Row:
+        group = snapshot.groups[row["group_id"]]
+        lag_ms = row["lag"]
+        if lag_ms:
+            written_ms = self._next_record_ms(row)
+            lag_ms = None if written_ms is None else max(row["at_ms"] - written_ms, 0)
+        has_owner = None if group.described is None else row["member_id"] is not None
+        status = self._status(row, lag_ms, snapshot.at_ms, has_owner)
+        return {"state": group.state, "lag_ms": lag_ms, "status": status.label}
+
+    def _status(self, row: Row, lag_ms: int | None, now_ms: int, has_owner: bool | None) -> LagStatus:
+        offset, lag = row["committed_offset"], row["lag"]
+        log, seen = PartitionEnd(row.get("log_start_offset"), row["end_offset"]), Evidence()
+        if offset is not None and lag is not None and log.end is not None:
+            watched = self.offsets[_place(row)]
+            was_at_end = watched.was_at_end
+            is_stuck = watched.take(now_ms, offset, lag, log.end)
+            seen = Evidence(watched.window, now_ms, was_at_end, has_owner, is_stuck)
+        return lag_status(offset, log, lag, lag_ms, seen)
+
+
+def _place(row: Row) -> Place:
+    return row["group_id"], row["topic"], row["topic_partition"]
+
+
+def worst_first(lags: Iterable[Row]) -> list[Row]:
+    return sorted(lags, key=_order)
+
+
+def _order(row: Row) -> tuple[int, int, int, Place]:
+    severity = WORST_FIRST.index(LagStatus.of(row["status"]))
+    return severity, -(row["lag_ms"] or 0), -(row["lag"] or 0), _place(row)
 
 
 def problems_of(snapshot: Snapshot, group_ids: Collection[str]) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
-from attrs import asdict, evolve, frozen
+from attrs import evolve, frozen
 
 from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.decode.schema import (
@@ -32,10 +32,7 @@ from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.options import Selection
 from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples, Figures, RebalanceCounts
 from groupcoord.analysis.poll import rows
-from groupcoord.analysis.poll.lag import (
-    LagWatch,
-    PartitionLag,
-)
+from groupcoord.analysis.poll.lag import LagWatch, worst_first
 from groupcoord.analysis.poll.rows import (
     GONE_MAX,
     Changes,
@@ -156,10 +153,10 @@ def _facts(watch: LagWatch) -> CommitFacts:
             "committed_offset": one.committed_offset,
             "tombstone": False,
         }
-        for place, window in watch.windows.items()
-        for number, one in enumerate(window)
+        for place, watched in watch.offsets.items()
+        for number, one in enumerate(watched.window)
     ]
-    rewinds = [_of(place) | row for place, row in watch.rewinds.items()]
+    rewinds = [_of(place) | one.rewind for place, one in watch.offsets.items() if one.rewind is not None]
     return CommitFacts(
         pa.Table.from_pylist(last, LAST_COMMITS),
         pa.Table.from_pylist(rewinds, REWINDS),
@@ -273,9 +270,8 @@ class Polling:
         self._figures.take(snapshot, changes)
         schema = arrow_schema(LIVE_END_OFFSETS)
         self._ends = self._samples.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
-        found = self._lags.take(snapshot)
+        lag = self._lags.take(snapshot)
         groups, members = list(rows.group_rows(snapshot)), list(rows.member_rows(snapshot))
-        lag = list(_judged_lag(rows.lag_rows(snapshot), found))
         anomalies = self._anomalies.take(snapshot, changes, groups, members, self._lags, self._ends)
         self._replace("groups", groups)
         self._replace("members", members)
@@ -295,7 +291,7 @@ class Polling:
         kinds = Counter((row["group_id"], row["kind"]) for row in anomalies)
         figures = Figures(
             snapshot.at_ms,
-            lag=[asdict(one) for one in found],
+            lag=worst_first(lag),
             groups=groups,
             rebalances=self._rebalance_counts(groups, changes),
             anomalies=kinds,
@@ -330,10 +326,3 @@ class Polling:
         with self._output.new_table_file(f"tables/{name}/{part}.parquet", schema) as file:
             file.write(rows)
         return int(rows.num_rows)
-
-
-def _judged_lag(lag: Iterable[Row], found: Iterable[PartitionLag]) -> Iterator[Row]:
-    by_place = {(one.group_id, one.topic, one.topic_partition): one for one in found}
-    for row in lag:
-        one = by_place[row["group_id"], row["topic"], row["topic_partition"]]
-        yield row | {"lag_ms": one.lag_ms, "status": one.status}

@@ -90,15 +90,16 @@ def _topics_of_members(described: DescribedGroup) -> Iterator[Values]:
             yield from member[name]["topic_partitions"] if name in member else ()
 
 
+def _bare_member(values: Values, instance_id: str = "instance_id") -> MemberView:
+    return MemberView(values["member_id"], values.get(instance_id), values["client_id"], values["client_host"])
+
+
 def _classic_member(values: Values, is_consumer: bool) -> MemberView:
     metadata = values["member_metadata"]
     assigned = decode_partitions(values["member_assignment"]) if is_consumer else NO_PARTITIONS
     subscription = decode_subscription(metadata) if is_consumer and metadata else NO_SUBSCRIPTION
-    return MemberView(
-        values["member_id"],
-        values.get("group_instance_id"),
-        values["client_id"],
-        values["client_host"],
+    return evolve(
+        _bare_member(values, "group_instance_id"),
         assigned=assigned,
         held=assigned,
         metadata=metadata,
@@ -108,11 +109,8 @@ def _classic_member(values: Values, is_consumer: bool) -> MemberView:
 
 def _consumer_member(values: Values, by_name: bool) -> MemberView:
     held = _partitions(values["assignment"], by_name)
-    return MemberView(
-        values["member_id"],
-        values.get("instance_id"),
-        values["client_id"],
-        values["client_host"],
+    return evolve(
+        _bare_member(values),
         topics=frozenset(values["subscribed_topic_names"]),
         topic_regex=values.get("subscribed_topic_regex") or None,
         rack_id=values["rack_id"],
@@ -124,11 +122,8 @@ def _consumer_member(values: Values, by_name: bool) -> MemberView:
 
 def _streams_member(values: Values, topics: Mapping[str, tuple[str, ...]]) -> MemberView:
     held = values["assignment"]
-    return MemberView(
-        values["member_id"],
-        values["instance_id"],
-        values["client_id"],
-        values["client_host"],
+    return evolve(
+        _bare_member(values),
         topics=frozenset(),
         rack_id=values["rack_id"],
         assigned=_tasks(values["target_assignment"]["active_tasks"], topics),
@@ -169,7 +164,7 @@ def group_rows(snapshot: Snapshot) -> Iterator[Row]:
         yield {
             "group_id": group.group_id,
             "type": group.type,
-            "state": (listed.state or None) if described is None else described.state,
+            "state": group.state,
             "generation_or_epoch": None if described is None else described.group_epoch,
             "member_count": None if view is None else len(view.members),
             "protocol_type": protocol_type,
@@ -233,8 +228,9 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
             row = rows.get((topic, partition), place | {"committed_offset": None, "polled_ms": snapshot.at_ms})
             owner = owners.get((topic, partition))
             held = {name: None if owner is None else getattr(owner, name) for name in HOLDER}
-            lag = _lag(row["committed_offset"], ends.get((topic, partition)))
-            if "lag" in lag:
+            end = ends.get((topic, partition))
+            lag = _lag(row["committed_offset"], end)
+            if end is not None:
                 lag["lag"] = lags.get((group_id, topic, partition), lag["lag"])
             yield row | lag | held | {"members": None if group.described is None else len(group.described.members)}
 
@@ -242,7 +238,7 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
 def _lag(committed_offset: int | None, end: PartitionEnds | None) -> Row:
     offset = known_offset(committed_offset)
     if end is None:
-        return {"committed_offset": offset}
+        return {"committed_offset": offset, "end_offset": None, "lag": None}
     start = end.log_start_offset
     return {
         "committed_offset": offset,

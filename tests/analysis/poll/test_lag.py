@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.live.cluster import CommittedOffset, ListedGroup
 from groupcoord.analysis.live.offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
 from groupcoord.analysis.options import WINDOW_COMMITS
-from groupcoord.analysis.poll.lag import LagWatch, PartitionLag, group_lags, problems_of, unknown_groups
+from groupcoord.analysis.poll.lag import LagWatch, group_lags, problems_of, unknown_groups, worst_first
 
 from .test_groups import classic
 
@@ -30,23 +31,24 @@ def snapshot(at_s: int, end_offset: int, *groups: GroupSnapshot, start_offset: i
     return Snapshot(at_ms, at_ms, {one.group_id: one for one in groups}, ends, problems, is_whole=True)
 
 
-def statuses(lags: list[PartitionLag]) -> dict[tuple[str, int], str]:
-    return {(one.group_id, one.topic_partition): one.status for one in lags}
+def statuses(lags: list[Row]) -> dict[tuple[str, int], str]:
+    return {(row["group_id"], row["topic_partition"]): row["status"] for row in lags}
 
 
 def test_one_look_tells_how_far_and_who_and_the_worst_first() -> None:
     """Lag in records and in time by the next record, the owner, or NO OWNER."""
     watch = LagWatch(lambda row: row["at_ms"] - 5_000 if row["topic_partition"] else None)
     billing = group("billing", {0: 10, 1: 4, 2: 7}, owned=(0, 1))
-    lags = watch.take(snapshot(0, 10, billing, group("audit", {0: 9}, owned=(0,))))
+    lags = worst_first(watch.take(snapshot(0, 10, billing, group("audit", {0: 9}, owned=(0,)))))
+    names = ("group_id", "topic_partition", "status", "lag", "lag_ms", "client_id")
 
-    assert [(one.group_id, one.topic_partition, one.status, one.lag, one.lag_ms, one.client_id) for one in lags] == [
+    assert [tuple(row[name] for name in names) for row in lags] == [
         ("billing", 2, "NO OWNER", 3, 5_000, None),
         ("billing", 1, "BEHIND", 6, 5_000, "worker"),
         ("audit", 0, "BEHIND", 1, None, "worker"),
         ("billing", 0, "OK", 0, 0, "worker"),
     ]
-    assert [one.group_id for one in watch.take(snapshot(0, 10, billing), ["audit"])] == []
+    assert watch.take(snapshot(0, 10, billing), ["audit"]) == []
 
 
 def test_what_is_gone_and_what_is_not_told() -> None:
@@ -60,15 +62,16 @@ def test_what_is_not_committed_has_a_row() -> None:
     """A member's uncommitted partitions and a committed -1 have rows, unless the group's offsets are denied."""
     one = group("g", {0: -1, 1: 4}, owned=(1, 2))
     hidden = evolve(group("hidden", {}, owned=(3,)), offsets=None)
-    lags = LagWatch(lambda row: None).take(snapshot(0, 10, one, hidden))
+    lags = worst_first(LagWatch(lambda row: None).take(snapshot(0, 10, one, hidden)))
+    names = ("topic_partition", "status", "committed_offset", "lag", "client_id")
 
-    assert [(row.topic_partition, row.status, row.committed_offset, row.lag, row.client_id) for row in lags] == [
+    assert [tuple(row[name] for name in names) for row in lags] == [
         (0, "NO COMMIT", None, None, None),
         (2, "NO COMMIT", None, None, "worker"),
         (1, "BEHIND", 4, 6, "worker"),
     ]
     (empty,) = LagWatch(lambda row: None).take(snapshot(0, 0, group("g", {}, owned=(2,))))
-    assert (empty.status, empty.lag, empty.lag_ms) == ("OK", 0, 0)
+    assert (empty["status"], empty["lag"], empty["lag_ms"]) == ("OK", 0, 0)
 
 
 def test_an_offset_that_never_moves_has_stopped_after_a_window_of_looks() -> None:
