@@ -6,7 +6,7 @@ Requests without a handler in the table go to the group coordinator as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from attrs import define
@@ -51,19 +51,19 @@ from groupcoord.broker.share.coordination import ServerShareHost
 from groupcoord.broker.share.dead_letters import DeadLetters
 from groupcoord.broker.share.fetch import ShareRequests
 from groupcoord.broker.topics.create_topics import TopicRequests
-from groupcoord.broker.topics.registry import LateCreations, TopicRegistry, ensure_internal_topic
+from groupcoord.broker.topics.registry import CREATION_MS, TopicRegistry, ensure_internal_topic
 from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.transactions.requests import (
     TransactionRequests,
     answer_describe_producers,
     refuse_transactions,
 )
-from groupcoord.broker.work import Timed, Turns, Wakes, Work, deliver_replies
+from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, deliver_replies
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorAnswered
+from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated, ShareCoordinatorAnswered
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
@@ -204,13 +204,7 @@ class Parts:
         self.topic_requests = self._make_topic_requests()
         # The coordinator's owner functions look the topic up.
         self._ensure_offsets_topic()
-        # Some parts and the coordinator need each other, so lambdas look up those made later.
-        self.internal_topics = LateCreations(
-            self.topics,
-            self.clock.now_ms,
-            self._create_internal_topics,
-            lambda answer: self.coordinator.found_out(answer),
-        )
+        self.late_topics = Timers()
         # ServerShareHost takes it.
         self.share = self.nodes.share_coordination(self.data.whole, self.authorize)
         self.coordinator = self._make_coordinator()
@@ -237,7 +231,7 @@ class Parts:
         self.telemetry = Telemetry(self.administered.client_metrics, self.clock)
         self.wakers: tuple[Wakes, ...] = (
             *(self.fetch_requests.timers, self.share, self.share_requests.timers),
-            *(self.transactions, self.security.refusals, self.internal_topics),
+            *(self.transactions, self.security.refusals, self.late_topics),
         )
         # TopicData is no waker: no request makes its retention due earlier.
         self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
@@ -278,7 +272,7 @@ class Parts:
             topics=self.topics,
             regexes=TopicMatcher(self.topics, self.authorize),
             **self.group_configs.for_coordinator(),
-            create_internal_topics=self.internal_topics.ask,
+            create_internal_topics=self._create_internal_topics,
             share=ServerShareHost(self.group_configs, self.share, self.data.whole, self._share_answered, self.turns),
             node=self.node,
             owner=None if self.nodes.leadership.is_sole else self.nodes.coordinator_node,
@@ -305,9 +299,19 @@ class Parts:
         listeners = self.security.advertised_listeners(self.node.node_id)
         return listeners or f"PLAINTEXT://{self.node.host}:{self.node.port}"
 
-    def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
+    def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
+        """Create topics, and return errors by name; None if one was deleted and they are created later."""
         # As in Kafka, with the principal of the client that sent the heartbeat (KIP-1071).
-        return self.topic_requests.create_internal_topics(question, Permissions(self.authorize, question.principal))
+        permissions = Permissions(self.authorize, question.principal)
+        create = partial(self.topic_requests.create_internal_topics, question, permissions)
+        # As in Kafka, heartbeats in between report a missing topic.
+        if not any(topic.name in self.topics.deleted for topic in question.topics):
+            return create()
+        self.late_topics.add(
+            self.clock.now_ms() + CREATION_MS,
+            lambda: self.coordinator.found_out(InternalTopicsCreated(question, create())),
+        )
+        return None
 
     def _share_answered(self, found: ShareCoordinatorAnswered) -> None:
         self.coordinator.found_out(found)
@@ -483,12 +487,11 @@ class Parts:
 
     def _produce(self, connection: Connection, request: Produce) -> WireResponse | Work[WireResponse | None] | None:
         # A server may never read a batch.
-        from groupcoord.broker.records.produce import ProduceRequests
+        from groupcoord.broker.records.produce import handle_produce
 
         # A single node is never the wrong leader.
         leaders = None if self.nodes.leadership.is_sole else self.leaders
-        requests = ProduceRequests(self.data, self.transactions.verify_writer, leaders)
-        handler = self._table[Produce] = requests.produce
+        handler = self._table[Produce] = partial(handle_produce, self.data, self.transactions.verify_writer, leaders)
         return handler(connection, request)
 
     def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:

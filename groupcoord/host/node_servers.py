@@ -176,7 +176,7 @@ class NodeServers:
             nodes=self.nodes,
             data=storage.data if leadership.is_sole else NodeData(storage.data, leadership, node_id),
         )
-        sockets = self._sockets_of(node_id)
+        sockets = self._sockets.pop(node_id)
         if leadership.is_sole:
             return Server(broker, socks=sockets)
         return NodeServer(broker, sockets, leadership.node_ids.index(node_id), self.running)
@@ -258,9 +258,6 @@ class NodeServers:
             server.notice()
 
     # ------------------------------------------------------------ ports
-
-    def _sockets_of(self, node_id: int) -> Sockets:
-        return self._sockets.pop(node_id)
 
     def _keep_port(self, node_id: int) -> None:
         if node_id not in self._sockets:

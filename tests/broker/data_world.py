@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from groupcoord.broker.records.list_offsets import (
     answer_list_offsets,
     answer_offset_for_leader_epoch,
 )
-from groupcoord.broker.records.produce import ProduceRequests
+from groupcoord.broker.records.produce import handle_produce
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import Writer
@@ -117,7 +118,7 @@ class DataWorld:
         self.requests = FetchRequests(self.data, leaders)
         self._handlers: dict[type, Any] = {
             Fetch: self.requests.fetch,
-            Produce: ProduceRequests(self.data, verify, None).produce,
+            Produce: partial(handle_produce, self.data, verify, None),
             ListOffsets: lambda _, request: answer_list_offsets(request, self.data, permissions),
             OffsetForLeaderEpoch: lambda _, request: answer_offset_for_leader_epoch(request, self.data, permissions),
             DeleteRecords: lambda _, request: answer_delete_records(request, self.data, permissions),

@@ -208,33 +208,22 @@ def _verify(partition: TopicPartition, batch: ProducedBatch, request: Produce, v
     return error_code
 
 
-class ProduceRequests:
-    """Handler of Produce."""
-
-    def __init__(
-        self,
-        data: TopicData,
-        verify: Verify,
-        leaders: CurrentLeaders | None,
-    ) -> None:
-        self._data = data
-        self._verify = verify
-        self._leaders = leaders
-
-    def produce(self, connection: Connection, request: Produce) -> Work[WireResponse | None]:
-        response = yield from answer_produce(request, self._data, self._verify, connection.permissions)
-        if request.acks != 0:
-            return response if self._leaders is None else self._leaders.add(response, connection.nodes)
-        # Without a response, a closed connection is the only way to report an error.
-        failed = (
-            partition
-            for topic in response.topics
-            for partition in topic.partitions
-            if partition.error_code is not ErrorCode.NONE
-        )
-        first = next(failed, None)
-        if first is None:
-            connection.skip_answer()
-        else:
-            connection.refuse(f"Produce with acks=0 failed: {first.error_message or first.error_code.name}")
-        return None
+def handle_produce(
+    data: TopicData, verify: Verify, leaders: CurrentLeaders | None, connection: Connection, request: Produce
+) -> Work[WireResponse | None]:
+    response = yield from answer_produce(request, data, verify, connection.permissions)
+    if request.acks != 0:
+        return response if leaders is None else leaders.add(response, connection.nodes)
+    # Without a response, a closed connection is the only way to report an error.
+    failed = (
+        partition
+        for topic in response.topics
+        for partition in topic.partitions
+        if partition.error_code is not ErrorCode.NONE
+    )
+    first = next(failed, None)
+    if first is None:
+        connection.skip_answer()
+    else:
+        connection.refuse(f"Produce with acks=0 failed: {first.error_message or first.error_code.name}")
+    return None

@@ -17,9 +17,7 @@ from uuid import UUID, uuid4
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
-from groupcoord.broker.work import Timers
 from groupcoord.config import Config
-from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.topics import INTERNAL_TOPICS, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, illegal_name_reason
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -350,35 +348,7 @@ KEPT_TOPICS = {
 }
 
 CREATION_MS = 50
-"""A real broker takes 20 to 60 ms."""
-
-
-class LateCreations(Timers):
-    """Deleted internal topics of streams groups, created again shortly after a heartbeat needed them. New topics are
-    created at once.
-    """
-
-    def __init__(
-        self,
-        topics: TopicRegistry,
-        now_ms: Callable[[], int],
-        create: Callable[[CreateInternalTopics], Mapping[str, str]],
-        created: Callable[[InternalTopicsCreated], None],
-    ) -> None:
-        super().__init__()
-        self._topics, self._now_ms = topics, now_ms
-        self._create, self._created = create, created
-
-    def ask(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
-        """Create topics, and return errors by name; None if they are created later."""
-        # As in Kafka, heartbeats in between report a missing topic.
-        if not any(topic.name in self._topics.deleted for topic in question.topics):
-            return self._create(question)
-        self.add(self._now_ms() + CREATION_MS, partial(self._create_now, question))
-        return None
-
-    def _create_now(self, question: CreateInternalTopics) -> None:
-        self._created(InternalTopicsCreated(question, self._create(question)))
+"""Time until a deleted internal topic of a streams group is created again; a real broker takes 20 to 60 ms."""
 
 
 def ensure_internal_topic(edit: TopicEdit, name: str, config: Config, topic_id: UUID | None = None) -> Topic:
