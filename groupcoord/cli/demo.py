@@ -203,16 +203,6 @@ def _report(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def wait_until(condition: Callable[[], bool], expected: str) -> float:
-    """Wait until a condition holds, and return the seconds it took; raise DemoError after 30 seconds."""
-    begin_s = time.monotonic()
-    while not condition():
-        if time.monotonic() - begin_s > DEADLINE_S:
-            raise DemoError(f"{expected}: not within {DEADLINE_S:g} s")
-        time.sleep(CHECK_INTERVAL_S)
-    return time.monotonic() - begin_s
-
-
 class Story:
     """The chapters in order, each with its claims, which are checked."""
 
@@ -290,15 +280,9 @@ class Story:
     def _finish(self) -> None:
         self._begin("The group goes on")
         self._produce()
-        handled: Counter[int] = Counter()
-
-        def is_done() -> bool:
-            nonlocal handled
-            self._check_alive()
-            handled = sum((consumer.handled.copy() for consumer in self._consumers), Counter())
-            return len(handled) == self._produced and sum(self._acknowledged().values()) == self._produced
-
-        wait_until(is_done, f"all {self._produced} orders are handled and committed")
+        expected = f"all {self._produced} orders are handled and committed"
+        self._wait(lambda: len(self._handled()) == sum(self._acknowledged().values()) == self._produced, expected)
+        handled = self._handled()
         same = self._describe_group()[1] == self._member_ids
         how = "under their old member ids: none had to rejoin" if same else "after they rejoined"
         self.show(f"   The same processes work for the restarted server, {how}.")
@@ -329,14 +313,20 @@ class Story:
         self._console.print(Text.assemble(("   ✓ ", "bold green"), claim), soft_wrap=True)
         time.sleep(self._reading_s)
 
+    def _wait(self, condition: Callable[[], bool], expected: str) -> float:
+        """Wait until a condition holds, and return the seconds it took; raise DemoError after 30 seconds."""
+        begin_s = time.monotonic()
+        while not condition():
+            for child in (self._running, *self._working):
+                child.check_alive()
+            if time.monotonic() - begin_s > DEADLINE_S:
+                raise DemoError(f"{expected}: not within {DEADLINE_S:g} s")
+            time.sleep(CHECK_INTERVAL_S)
+        return time.monotonic() - begin_s
+
     def _open_server(self, port: int) -> DemoServer:
         self._server = server = DemoServer(self._directory, port)
-
-        def is_ready() -> bool:
-            server.check_alive()
-            return server.port != 0
-
-        wait_until(is_ready, "the server listens")
+        self._wait(lambda: server.port != 0, "the server listens")
         return server
 
     def _produce(self) -> None:
@@ -351,31 +341,28 @@ class Story:
         self._produced += ORDERS_PER_CHAPTER
         self.show(f"   {ORDERS_PER_CHAPTER} orders are produced.")
 
-    def _check_alive(self) -> None:
-        for child in (self._running, *self._working):
-            child.check_alive()
+    def _own_each_once(self) -> bool:
+        owned = [partition for consumer in self._working for partition in consumer.owned]
+        return sorted(owned) == list(range(PARTITION_COUNT)) and all(consumer.owned for consumer in self._working)
 
     def _wait_for_owners(self) -> float:
-        def own_each_once() -> bool:
-            self._check_alive()
-            owned = [partition for consumer in self._working for partition in consumer.owned]
-            return sorted(owned) == list(range(PARTITION_COUNT)) and all(consumer.owned for consumer in self._working)
-
-        took_s = wait_until(own_each_once, "every partition has one owner")
+        took_s = self._wait(self._own_each_once, "every partition has one owner")
         for consumer in self._working:
             owned = ", ".join(map(str, sorted(consumer.owned)))
             self.show(f"   {consumer.name} (process {consumer.pid}) owns partitions {owned}")
         return took_s
 
     def _produce_and_wait_for_commits(self) -> None:
-        before = {consumer.name: sum(consumer.acknowledged.values()) for consumer in self._working}
+        before = {consumer: sum(consumer.acknowledged.values()) for consumer in self._working}
         self._produce()
 
         def have_committed() -> bool:
-            self._check_alive()
-            return all(sum(consumer.acknowledged.values()) > before[consumer.name] for consumer in self._working)
+            return all(sum(each.acknowledged.values()) > count for each, count in before.items())
 
-        wait_until(have_committed, "every consumer commits")
+        self._wait(have_committed, "every consumer commits")
+
+    def _handled(self) -> Counter[int]:
+        return sum((consumer.handled.copy() for consumer in self._consumers), Counter())
 
     def _acknowledged(self) -> dict[int, int]:
         last: dict[int, int] = {}
