@@ -28,19 +28,11 @@ from groupcoord.core.messages import (
 )
 from groupcoord.log_store import LogRecord
 from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, Sent
-from groupcoord.testing.machine.modern_members import Kip848Consumer, ShareMember, StreamsMember
+from groupcoord.testing.machine.modern_members import CONSUMERS, Kip848Consumer, StreamsMember
 from groupcoord.testing.machine.world import World
 
 STEPS_MAX = 20
 CONSUMERS_MAX = 6
-
-CONSUMERS: dict[str, Callable[[str, str, str | None], Consumer]] = {
-    "classic": ClassicConsumer,
-    "consumer": Kip848Consumer,
-    "share": ShareMember,
-    "streams": StreamsMember,
-}
-"""Consumers by ``group.protocol``, created from name, group and instance id."""
 
 ABOUT_GROUPS: dict[str, Callable[[str], Request]] = {
     "fetch": lambda group_id: OffsetFetch((GroupToFetch(group_id, None),)),

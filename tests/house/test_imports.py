@@ -429,6 +429,12 @@ def test_the_base_install_needs_two_packages(tmp_path: Path) -> None:
     assert not {"kio", "crc32c", "typer", "hypothesis", "pyspark"} & set(done.stdout.split("'"))
 
 
+def test_exploration_and_the_museum_need_no_hypothesis() -> None:
+    modules = "import groupcoord.testing.exploring, groupcoord.testing.museum.hunting"
+    program = f"import sys; sys.modules['hypothesis'] = None; {modules}"
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+
+
 MODULES_OF_THE_COORDINATOR_MAX = 40
 
 

@@ -18,9 +18,8 @@ from groupcoord.log_store import (
     RecordTooLargeError,
     StorageError,
 )
-from groupcoord.testing.history import CONSUMERS
 from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
-from groupcoord.testing.machine.modern_members import ModernMember, StreamsMember
+from groupcoord.testing.machine.modern_members import CONSUMERS, ModernMember, StreamsMember
 
 
 class HistoryError(GroupcoordError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 from uuid import UUID
 
@@ -34,7 +34,7 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import errors_in, require
 from groupcoord.laws.modern_groups import check_member_sees_what_is_durable
-from groupcoord.testing.machine.consumers import REBALANCE_TIMEOUT_MS, TOPIC, Consumer
+from groupcoord.testing.machine.consumers import REBALANCE_TIMEOUT_MS, TOPIC, ClassicConsumer, Consumer
 
 SUBTOPOLOGY_ID = "0"
 TOPICS = (TOPIC, "audit")
@@ -369,3 +369,12 @@ class ShareMember(ModernMember):
 
     def rejoin(self) -> None:
         self.phase, self.epoch, self.partitions, self.subscribed = "joining", 0, {}, None
+
+
+CONSUMERS: dict[str, Callable[[str, str, str | None], Consumer]] = {
+    "classic": ClassicConsumer,
+    "consumer": Kip848Consumer,
+    "share": ShareMember,
+    "streams": StreamsMember,
+}
+"""Consumers by ``group.protocol``, created from name, group and instance id."""
