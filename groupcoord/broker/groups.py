@@ -78,10 +78,6 @@ Committed = Callable[[str | None], OffsetsOfGroup]
 FetchOffsets = Callable[[OffsetFetch], Work[OffsetFetchResponse]]
 
 
-def names_many(request: OffsetFetch, committed: Committed) -> bool:
-    return len(request.groups) > GROUPS_AT_ONCE or any(wants_many(wanted, committed) for wanted in request.groups)
-
-
 def wants_many(wanted: GroupToFetch, committed: Committed) -> bool:
     if wanted.topics is None:
         topics = committed(wanted.group_id)
@@ -263,7 +259,8 @@ class GroupRequests:
     # ------------------------------------------------------------ offsets
 
     def fetch_offsets(self, connection: Connection, request: OffsetFetch) -> Work[WireResponse | None] | None:
-        if names_many(request, self._committed):
+        is_large = len(request.groups) > GROUPS_AT_ONCE
+        if is_large or any(wants_many(wanted, self._committed) for wanted in request.groups):
             return OffsetFetches(
                 request, lambda each: self._response_to(connection, each), self._committed, self._topics
             ).work()

@@ -203,7 +203,9 @@ class Parts:
         self.shared_documents = self._make_shared_documents()
         self.topic_requests = self._make_topic_requests()
         # The coordinator's owner functions look the topic up.
-        self._ensure_offsets_topic()
+        store_id = self.data.offsets_topic_id(self.topics.get(OFFSETS_TOPIC), self.log_store)
+        with self.topics.edit() as edit:
+            ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
         self.late_topics = Timers()
         # ServerShareHost takes it.
         self.share = self.nodes.share_coordination(self.data.whole, self.authorize)
@@ -258,11 +260,6 @@ class Parts:
             self._advertised_listeners,
         )
         return TopicRequests(self.data, self.resources, self.nodes, self.notices)
-
-    def _ensure_offsets_topic(self) -> None:
-        store_id = self.data.offsets_topic_id(self.topics.get(OFFSETS_TOPIC), self.log_store)
-        with self.topics.edit() as edit:
-            ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
 
     def _make_coordinator(self) -> GroupCoordinator:
         coordinator = GroupCoordinator(

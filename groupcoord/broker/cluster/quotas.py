@@ -130,7 +130,7 @@ class Quotas:
                 # ClientQuotaControlManager reports the entity as its Java class prints it.
                 is_repeated = key in changes or key in refused
                 if is_repeated or len({operation.key for operation in entry.ops}) < len(entry.ops):
-                    text = ", ".join(f"{kind}={_name_or_default(name)}" for kind, name in entity.items())
+                    text = ", ".join(f"{kind}={'<default>' if name is None else name}" for kind, name in entity.items())
                     raise _QuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{text}}})")
                 if len(changes) >= ENTITIES_MAX:
                     raise _QuotaError(TOO_MANY)
@@ -194,10 +194,6 @@ def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]
 
 def _key_of(entity: Entity) -> _Key:
     return tuple(sorted(entity.items(), key=lambda part: part[0]))
-
-
-def _name_or_default(name: str | None) -> str:
-    return "<default>" if name is None else name
 
 
 def _check_entity(entity: Entity) -> frozenset[str]:

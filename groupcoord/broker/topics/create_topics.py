@@ -247,7 +247,7 @@ def answer_delete_topics(
         if malformed or well_formed:
             yield None
         for reference in portion:
-            if not _names_once(reference):
+            if (reference.name is None) == (reference.topic_id == ZERO_UUID):
                 malformed.append(reference)
             elif reference.name is not None or reference.topic_id not in named:
                 well_formed[reference] = None
@@ -278,10 +278,6 @@ def answer_delete_topics(
         gone.clear()
 
     return DeleteTopicsResponse((yield from _change(topics, [*malformed, *well_formed], delete, refused, announce)))
-
-
-def _names_once(reference: TopicReference) -> bool:
-    return (reference.name is None) != (reference.topic_id == ZERO_UUID)
 
 
 def _may_delete(name: str, permissions: Permissions) -> bool:
