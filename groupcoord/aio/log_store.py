@@ -41,7 +41,7 @@ class AsyncLogStore(Protocol):
         """Yield every record of a log partition in order, with offsets; nothing for one that was never written.
 
         Raises:
-            LogStoreError: the log can't be read.
+            LogStoreError: the log can't be read. Any other exception counts as this.
         """
 
 

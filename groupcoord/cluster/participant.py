@@ -19,18 +19,11 @@ from groupcoord.aio.coordinator import load_in_portions
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership, Owner
 from groupcoord.cluster.shared_log import agree_on_partition_count
 from groupcoord.cluster.slot_log import Beat, Slot, SlotLog, SlotLogError
-from groupcoord.cluster.slot_store import Gone, PartitionFigures, SlotStore
+from groupcoord.cluster.slot_store import Gone, PartitionFigures, SlotStore, Taken
 from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Purge, Put, Unknown
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.errors import StorageError
 from groupcoord.log_store import LogStoreError
-
-
-class ToLoad(NamedTuple):
-    """A log partition that is owned and announced: load it with this leader epoch."""
-
-    partition: int
-    epoch: int
 
 
 class Sharing:
@@ -55,7 +48,7 @@ class Sharing:
         self._is_look = self._store.take_look() or self._is_look
         return self._membership.announcement(self._address, self._said, leaves=leaves).encoded()
 
-    def heard(self, beats: Collection[Beat], began_ms: int) -> list[ToLoad]:
+    def heard(self, beats: Collection[Beat], began_ms: int) -> list[Taken]:
         """Apply the result of a heartbeat: release what others own or should own, take over what no replica owns.
 
         Returns the log partitions to load now. A malformed announcement raises ValueError.
@@ -71,7 +64,7 @@ class Sharing:
         for partition in self._membership.to_take(owned, self._coordinator.clock.now_ms()):
             self._store.take_over(partition)
         found = [
-            ToLoad(partition, epoch)
+            Taken(partition, epoch)
             for partition, epoch in owned.items()
             # A partition that was lost and taken over again has not been announced yet.
             if self._said.get(partition) == epoch != self._loaded.get(partition)
@@ -330,7 +323,7 @@ class Participant:
             if not patience.expired():
                 patience.reschedule(asyncio.get_running_loop().time())
 
-    async def _load(self, what: ToLoad) -> None:
+    async def _load(self, what: Taken) -> None:
         logger.info("replica %s serves log partition %d, epoch %d", self.node_id, what.partition, what.epoch)
         try:
             if self._served.change(lambda coordinator: coordinator.begin_load(what.partition, what.epoch)):

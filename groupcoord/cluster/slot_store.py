@@ -66,7 +66,7 @@ def random_tag() -> bytes:
 
 
 class Taken(NamedTuple):
-    """A log partition was taken over: load it with this leader epoch."""
+    """A log partition was taken over: once it is announced, load it with this leader epoch."""
 
     partition: int
     epoch: int

@@ -41,8 +41,8 @@ from groupcoord.schema.engine import (
     Array,
     Field,
     FieldType,
-    Form,
     Structure,
+    Values,
     reader_of,
     writer_of,
 )
@@ -74,23 +74,21 @@ _TIMES = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 _NOTHING = {"string": "", "bytes": b"", "records": b"", "bool": False, "uuid": ZERO_UUID}
 
 
-def struct_reader(schema: type, message: type | None = None, names: Names = SAME_NAMES) -> Reader[Any]:
-    """Return the reader of a structure.
-
-    Args:
-        schema: kio's dataclass.
-        message: the class of values; None: a dict, in which tagged fields are absent that are absent in the bytes.
-        names: names of the message's fields, at any depth, by their names in kio.
-    """
-    return reader_of(structure_of(schema, message, names), 0, is_flexible(schema), form_of(message))
+def struct_reader(schema: type) -> Reader[Values]:
+    """Return the reader of a structure as a dict, in which tagged fields are absent that are absent in the bytes."""
+    return reader_of(structure_of(schema, None, SAME_NAMES), 0, is_flexible(schema), PROTOCOL_DICTS)
 
 
 def struct_writer(schema: type, message: type | None = None, names: Names = SAME_NAMES) -> Writer:
-    """Return the writer of a structure, with the arguments of :func:`struct_reader`.
+    """Return the writer of a structure. A tagged field is omitted if it is absent or has its default.
 
-    A tagged field is omitted if it is absent from the dict, or has its default in the message.
+    Args:
+        schema: kio's dataclass.
+        message: the class of values; None: a dict.
+        names: names of the message's fields, at any depth, by their names in kio.
     """
-    return writer_of(structure_of(schema, message, names), 0, is_flexible(schema), form_of(message))
+    form = PROTOCOL_DICTS if message is None else PROTOCOL
+    return writer_of(structure_of(schema, message, names), 0, is_flexible(schema), form)
 
 
 def is_flexible(schema: type) -> bool:
@@ -98,12 +96,8 @@ def is_flexible(schema: type) -> bool:
     return flexible
 
 
-def form_of(message: type | None) -> Form:
-    return PROTOCOL_DICTS if message is None else PROTOCOL
-
-
 def structure_of(schema: type, message: type | None, names: Names) -> Structure:
-    """Return the structure of a dataclass of kio, with the arguments of :func:`struct_reader`."""
+    """Return the structure of a dataclass of kio, with the arguments of :func:`struct_writer`."""
     annotations = None if message is None else _types_of(message)
     made = typing.get_origin(message) or message
     return Structure(_fields_of(schema, annotations, names), made, by_name=message is not None)

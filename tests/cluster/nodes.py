@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from groupcoord import Config, GroupCoordinator
 from groupcoord.clock import ManualClock
 from groupcoord.cluster.membership import Membership
-from groupcoord.cluster.participant import Sharing, ToLoad, carry_out
+from groupcoord.cluster.participant import Sharing, carry_out
 from groupcoord.cluster.shared_log import agree_on_partition_count
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog
-from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN, SlotStore
+from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN, SlotStore, Taken
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Node:
         self.core = GroupCoordinator(config=config, clock=clock, log_store=self.store)
         self.sharing = Sharing(self.core, self.store, Membership(name, PARTITIONS), f"host-{name}")
 
-    def beat(self) -> list[ToLoad]:
+    def beat(self) -> list[Taken]:
         """Beat, and be answered at once."""
         began_ms, beats = self.begin_beat()
         return self.end_beat(beats, began_ms)
@@ -64,7 +64,7 @@ class Node:
         self.slot_log.now_ms = self.clock.now_ms()
         return self.clock.now_ms(), at_once(self.slot_log.beat(self.name, self.sharing.announcement()))
 
-    def end_beat(self, beats: list[Beat], began_ms: int) -> list[ToLoad]:
+    def end_beat(self, beats: list[Beat], began_ms: int) -> list[Taken]:
         to_load = self.sharing.heard(beats, began_ms)
         for partition, epoch in to_load:
             self.core.load(partition, epoch)
