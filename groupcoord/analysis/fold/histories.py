@@ -47,6 +47,16 @@ _RECORD = ("row", *GROUP, "log_offset", "log_timestamp_ms", "key", "value", "par
 _COMMIT = ("row", *GROUP, "log_offset", "log_timestamp_ms", "topic", "topic_partition")
 
 
+Span = tuple[int, int, int]
+"""A range of offsets: the first, the one after the last, and the one from which on none is missing."""
+
+
+def read_spans(records: pa.Table) -> list[Span]:
+    """Return the ranges that were read, from rows of one log partition."""
+    found = records.filter(every(pc.equal(records["kind"], KIND_READ), pc.is_valid(records["complete_from"])))
+    return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
+
+
 def entries_of(records: pa.Table) -> list[Entry]:
     is_group = pc.greater(records["record_type"], int(RecordType.OFFSET_COMMIT))
     is_offset = pc.is_in(records["record_type"], pa.array(OFFSET_TYPES, pa.int16()))
@@ -217,10 +227,9 @@ class CarriedLog:
     # ------------------------------------------------------------ histories
 
     def _note_spans(self, rows: pa.Table) -> None:
-        spans = rows.filter(every(pc.equal(rows["kind"], KIND_READ), pc.is_valid(rows["complete_from"])))
-        for span in spans.select(["log_offset", "end_offset", "complete_from"]).to_pylist():
-            if span["end_offset"] > self._complete.end:
-                self._complete = self._complete.behind(*span.values())
+        for first, end, complete_from in read_spans(rows):
+            if end > self._complete.end:
+                self._complete = self._complete.behind(first, end, complete_from)
         self._options.complete_from = self._complete.complete_from
 
     def _fold_groups(self, records: pa.Table) -> list[Told]:

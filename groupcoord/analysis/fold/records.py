@@ -38,7 +38,7 @@ from groupcoord.analysis.decode.schema import (
     arrow_schema,
 )
 from groupcoord.analysis.fold.commits import GROUP, MARKER_COLUMNS, CommitFacts, CommitFold, Markers, commits, is_marker
-from groupcoord.analysis.fold.histories import feed_history
+from groupcoord.analysis.fold.histories import Span, feed_history, read_spans
 from groupcoord.analysis.fold.history import KINDS, LogHistory, Row
 from groupcoord.analysis.fold.history.rows import grouped
 
@@ -112,16 +112,6 @@ def corrupt(ranges: pa.Table) -> pa.Table:
     found = ranges.filter(pc.equal(ranges["kind"], KIND_CORRUPT))
     found = found.select(["file", "position", "size_bytes", "problem", "log_partition", "log_offset", "end_offset"])
     return found.rename_columns({"problem": "reason", "log_offset": "first_offset"}).cast(arrow_schema(CORRUPT))
-
-
-Span = tuple[int, int, int]
-"""A range of offsets: the first, the one after the last, and the one from which on none is missing."""
-
-
-def read_spans(records: pa.Table) -> list[Span]:
-    """Return the ranges that were read, from rows of one log partition."""
-    found = records.filter(every(pc.equal(records["kind"], KIND_READ), pc.is_valid(records["complete_from"])))
-    return [tuple(row.values()) for row in found.select(["log_offset", "end_offset", "complete_from"]).to_pylist()]
 
 
 @frozen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from attrs import asdict, define, evolve, field, frozen
@@ -189,22 +188,20 @@ def member_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
     for group in snapshot.groups.values():
-        for one in group.offsets or ():
-            yield {
-                "group_id": group.group_id,
-                "topic": one.topic,
-                "topic_partition": one.partition,
-                "committed_offset": one.offset,
-                "leader_epoch": one.leader_epoch,
-                "metadata": one.metadata,
-                "polled_ms": snapshot.at_ms,
-            }
+        yield from _offset_rows(group, snapshot.at_ms)
 
 
-def _lags_of_share_groups(snapshot: Snapshot) -> dict[tuple[str, str, int], int]:
-    groups = snapshot.groups.values()
-    offsets = ((group.group_id, one) for group in groups for one in group.offsets or ())
-    return {(group_id, one.topic, one.partition): one.lag for group_id, one in offsets if one.lag is not None}
+def _offset_rows(group: GroupSnapshot, at_ms: int) -> Iterator[Row]:
+    for one in group.offsets or ():
+        yield {
+            "group_id": group.group_id,
+            "topic": one.topic,
+            "topic_partition": one.partition,
+            "committed_offset": one.offset,
+            "leader_epoch": one.leader_epoch,
+            "metadata": one.metadata,
+            "polled_ms": at_ms,
+        }
 
 
 def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
@@ -213,12 +210,10 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
     """
     ends = {(one.topic, one.topic_partition): one for one in snapshot.ends}
     topics = {topic for topic, partition in ends if partition is not None}
-    lags = _lags_of_share_groups(snapshot)
-    committed: defaultdict[str, dict[tuple[str, int], Row]] = defaultdict(dict)
-    for row in offset_rows(snapshot):
-        committed[row["group_id"]][row["topic"], row["topic_partition"]] = row
     for group_id, group in snapshot.groups.items():
-        owners, rows = owners_of(group), committed[group_id]
+        owners = owners_of(group)
+        rows = {(row["topic"], row["topic_partition"]): row for row in _offset_rows(group, snapshot.at_ms)}
+        lags = {(one.topic, one.partition): one.lag for one in group.offsets or () if one.lag is not None}
         # With unknown offsets, missing commits are unknown too.
         missing = [] if group.offsets is None else sorted(owners.keys() - rows.keys())
         # A task of a streams group has a partition of each source topic, of which some have fewer.
@@ -231,7 +226,7 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
             end = ends.get((topic, partition))
             lag = _lag(row["committed_offset"], end)
             if end is not None:
-                lag["lag"] = lags.get((group_id, topic, partition), lag["lag"])
+                lag["lag"] = lags.get((topic, partition), lag["lag"])
             yield row | lag | held | {"members": None if group.described is None else len(group.described.members)}
 
 

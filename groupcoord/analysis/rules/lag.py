@@ -59,11 +59,8 @@ class Behind(NamedTuple):
         if self.lag and self.end["at_ms"] is not None and record_timestamp_ms is not None:
             # At least 0, since producers' clocks may be ahead.
             return TimeLag(max(self.end["at_ms"] - record_timestamp_ms, 0), LagMethod.RECORD)
-        first, last = self.samples[0], self.samples[-1]
-        before = self.samples[self.number] if self.number >= 0 else None
-        after = self.samples[self.number + 1] if before is not None and before is not last else None
         offset = known_offset(committed_offset)
-        return time_lag(last.end_offset if offset is None else offset, first, last, before, after)
+        return time_lag(self.samples[-1].end_offset if offset is None else offset, self.samples, self.number)
 
 
 class Ends:

@@ -263,23 +263,19 @@ def group_status(statuses: Iterable[LagStatus]) -> LagStatus:
     return max((status.of_group for status in statuses), default=LagStatus.OK)
 
 
-def time_lag(
-    committed_offset: int,
-    first: EndOffsetSample,
-    last: EndOffsetSample,
-    before: EndOffsetSample | None,
-    after: EndOffsetSample | None,
-) -> TimeLag | None:
+def time_lag(committed_offset: int, samples: Sequence[EndOffsetSample], number: int) -> TimeLag | None:
     """Return the age of the next record at the last sample; None if unknown.
 
-    Records are assumed to be evenly spaced between samples, and before the first at the rate of all samples.
+    ``number`` is the index of the last sample at or below the offset, -1 without one. Records are assumed to be evenly
+    spaced between samples, and before the first at the rate of all samples.
     """
+    last = samples[-1]
     if committed_offset >= last.end_offset:
         return TimeLag(0, LagMethod.INTERPOLATED)
-    left, right = (first, last) if before is None or after is None else (before, after)
+    left, right = (samples[0], last) if number < 0 else (samples[number], samples[number + 1])
     grown, took_ms = right.end_offset - left.end_offset, right.at_ms - left.at_ms
     if grown <= 0 or took_ms <= 0:
         return None
     written_ms = left.at_ms + (committed_offset - left.end_offset) * took_ms // grown
-    method = LagMethod.EXTRAPOLATED if before is None else LagMethod.INTERPOLATED
+    method = LagMethod.EXTRAPOLATED if number < 0 else LagMethod.INTERPOLATED
     return TimeLag(last.at_ms - written_ms, method)

@@ -132,16 +132,17 @@ def test_every_status_has_a_label_and_a_sentence() -> None:
 def test_lag_as_time_is_read_from_the_looks() -> None:
     """Between two looks records came evenly; before the first as fast as since then; 0 at the end."""
     first, middle, last = EndOffsetSample(1_000, 100), EndOffsetSample(2_000, 150), EndOffsetSample(10_000, 200)
+    looks = [first, middle, last]
 
-    assert time_lag(125, first, last, first, middle) == TimeLag(8_500, LagMethod.INTERPOLATED)
-    assert time_lag(100, first, last, first, middle) == TimeLag(9_000, LagMethod.INTERPOLATED)
-    assert time_lag(50, first, last, None, None) == TimeLag(13_500, LagMethod.EXTRAPOLATED)
+    assert time_lag(125, looks, 0) == TimeLag(8_500, LagMethod.INTERPOLATED)
+    assert time_lag(100, looks, 0) == TimeLag(9_000, LagMethod.INTERPOLATED)
+    assert time_lag(50, looks, -1) == TimeLag(13_500, LagMethod.EXTRAPOLATED)
     for ahead in (200, 210):
-        assert time_lag(ahead, first, last, last, None) == TimeLag(0, LagMethod.INTERPOLATED)
-        assert time_lag(ahead, last, last, last, None) == TimeLag(0, LagMethod.INTERPOLATED)
+        assert time_lag(ahead, looks, 2) == TimeLag(0, LagMethod.INTERPOLATED)
+        assert time_lag(ahead, [last], 0) == TimeLag(0, LagMethod.INTERPOLATED)
 
 
 def test_lag_as_time_needs_a_log_that_grew() -> None:
     first, last = EndOffsetSample(1_000, 100), EndOffsetSample(2_000, 100)
-    assert time_lag(50, first, first, None, None) is None
-    assert time_lag(50, first, last, None, None) is None
+    assert time_lag(50, [first], -1) is None
+    assert time_lag(50, [first, last], -1) is None
