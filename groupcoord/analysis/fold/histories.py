@@ -164,7 +164,7 @@ def _complete_of(batch: pa.Table) -> dict[int | None, int]:
     return {row["log_partition"]: row["complete_from"] for row in told.to_pylist()}
 
 
-Told = tuple[str, Row]
+KindRow = tuple[str, Row]
 HELD_MAX = 1_048_576
 """Number of commits that may wait for the end of a transaction; beyond it they are folded at once."""
 
@@ -174,7 +174,7 @@ class _Group:
     """A group of a growing log; ``ends`` are its rows if the log ended here, None if outdated."""
 
     fold: GroupFold
-    ends: list[Told] | None = None
+    ends: list[KindRow] | None = None
 
 
 @define
@@ -191,7 +191,7 @@ class CarriedLog:
     _held: list[pa.Table] = field(factory=list)
     _markers: list[pa.Table] = field(factory=list)
 
-    def add(self, rows: pa.Table) -> list[Told]:
+    def add(self, rows: pa.Table) -> list[KindRow]:
         """Add rows in log order, and return the history rows that they complete; rows added before are skipped."""
         self._note_spans(rows)
         is_logged = pc.is_in(rows["kind"], pa.array([KIND_RECORD, KIND_CONTROL]))
@@ -211,13 +211,13 @@ class CarriedLog:
             return self._commits.facts()
         return self._commits.facts_with(commits(pa.concat_tables(self._held), Markers(self._markers)))
 
-    def ends(self) -> Iterator[Told]:
+    def ends(self) -> Iterator[KindRow]:
         """Yield the history rows that hold if the log ends here: groups, and unfinished rebalances."""
         for group_id, group in self._groups.items():
             if group.ends is None:
                 fold: GroupFold = pickle.loads(pickle.dumps(group.fold))
                 fold.finish()
-                group.ends = self._told(group_id, fold)
+                group.ends = self._take_rows(group_id, fold)
             yield from group.ends
 
     def named(self, row: Row) -> Row:
@@ -232,15 +232,15 @@ class CarriedLog:
                 self._complete = self._complete.behind(first, end, complete_from)
         self._options.complete_from = self._complete.complete_from
 
-    def _fold_groups(self, records: pa.Table) -> list[Told]:
+    def _fold_groups(self, records: pa.Table) -> list[KindRow]:
         for group_id, topic_id, topic in _topic_names(records):
             self._group(group_id).fold.name_topic(uuid_text(topic_id), topic)
-        told: list[Told] = []
+        completed: list[KindRow] = []
         for (_, group_id), entry in entries_of(records):
             group = self._group(group_id)
             feed_fold(group.fold, entry)
-            told += self._told(group_id, group.fold)
-        return told
+            completed += self._take_rows(group_id, group.fold)
+        return completed
 
     def _group(self, group_id: str) -> _Group:
         group = self._groups.get(group_id)
@@ -249,7 +249,7 @@ class CarriedLog:
         group.ends = None
         return group
 
-    def _told(self, group_id: str, fold: GroupFold) -> list[Told]:
+    def _take_rows(self, group_id: str, fold: GroupFold) -> list[KindRow]:
         of = {"group_id": group_id, "log_partition": self.number}
         return [(kind, of | row) for kind, row in fold.take_rows()]
 

@@ -29,7 +29,7 @@ from groupcoord.analysis.fold.replay import REPLAYED, Replayed, replay_batches
 from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.tables import Known, topics_of, write_groups, write_lag
 from groupcoord.analysis.rules.groups import (
-    Told,
+    FieldTexts,
     differences,
     group_answers,
     offset_answers,
@@ -45,7 +45,7 @@ _REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)
 class _FoldedPartition:
     partition: LogPartition
     known: Known
-    told: Told
+    answers: FieldTexts
 
 
 @frozen
@@ -143,5 +143,5 @@ class LocalEngine:
         for rows in read_back(self._results, one.partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
             replayed.add(rows)
         answers = (row for batch in replay_batches(replayed.batches()) for row in batch.to_pylist())
-        tables = one.told | offset_answers(one.known.current)
+        tables = one.answers | offset_answers(one.known.current)
         return list(differences(answers, tables, unknown_groups(one.known.histories)))

@@ -159,12 +159,12 @@ class Field(NamedTuple):
     field: str
 
 
-Told = dict[Field, tuple[str, int]]
+FieldTexts = dict[Field, tuple[str, int]]
 
 
-def differences(answers: Iterable[Row], tables: Told, unknown: Container[str]) -> Iterator[Row]:
+def differences(answers: Iterable[Row], tables: FieldTexts, unknown: Container[str]) -> Iterator[Row]:
     """Yield differences between the tables and the coordinator."""
-    coordinator: Told = {}
+    coordinator: FieldTexts = {}
     for row in answers:
         if row["field"] != RECORDS_FIELD:
             field = Field(row["group_id"], row["topic"], row["topic_partition"], row["field"])
@@ -184,9 +184,9 @@ def unknown_groups(found: Histories) -> set[str]:
     return {row["group_id"] for row in found[GROUP] if row["type"] in (SHARE, STREAMS)}
 
 
-def group_answers(found: Histories) -> Told:
+def group_answers(found: Histories) -> FieldTexts:
     """Return groups and members of the tables in the form of the coordinator's responses."""
-    told: Told = {}
+    told: FieldTexts = {}
     of_groups = [row for row in found[GROUP] if row["type"] in (CLASSIC, CONSUMER)]
     for row in of_groups:
         fields = {
@@ -204,8 +204,8 @@ def group_answers(found: Histories) -> Told:
     return told
 
 
-def offset_answers(current_offsets: pa.Table) -> Told:
-    told: Told = {}
+def offset_answers(current_offsets: pa.Table) -> FieldTexts:
+    told: FieldTexts = {}
     names = ["log_partition", "group_id", "topic", "topic_partition", "committed_offset", "leader_epoch", "metadata"]
     for row in current_offsets.select(names).to_pylist():
         text = _joined((row["committed_offset"], row["leader_epoch"], row["metadata"]))

@@ -24,7 +24,7 @@ from groupcoord.analysis.pipeline.following import LocalFollowing
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
 from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
 from groupcoord.analysis.report.data.model import ANOMALIES_OF_GROUP_MAX, SEVERITIES, ShareGroupRow
-from groupcoord.analysis.rules.groups import Told, group_answers
+from groupcoord.analysis.rules.groups import FieldTexts, group_answers
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import analyze as command
 from groupcoord.cli.interrupts import USAGE_ERROR
@@ -198,7 +198,7 @@ def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"group {CREW}: state is Stable for the coordinator, Empty in the table" in told.output
 
 
-def _forge(found: Any) -> Told:
+def _forge(found: Any) -> FieldTexts:
     """Make a table differ from the history."""
     (group,) = found["group"]
     return group_answers(found | {"group": [group | {"state": "Empty"}]})
