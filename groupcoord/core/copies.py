@@ -13,7 +13,7 @@ class declares otherwise:
 from __future__ import annotations
 
 import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from operator import attrgetter, is_
@@ -148,15 +148,6 @@ def _mapping(value: Any, memo: Memo) -> Any:
     return made
 
 
-def _counter(value: Any, memo: Memo) -> Any:
-    made = memo.get(id(value))
-    if made is None:
-        # Its own copy would count everything again.
-        made = memo[id(value)] = Counter.__new__(Counter)
-        dict.update(made, value)
-    return made
-
-
 def _timer(value: Any, memo: Memo) -> Any:
     made = memo.get(id(value))
     if made is None:
@@ -220,7 +211,6 @@ _HOWS: dict[type, How] = {
     list: _elements,
     deque: _elements,
     dict: _mapping,
-    Counter: _counter,
     # Without the order, which the target restores.
     SortedDict: lambda value, memo: {key: copied(each, memo) for key, each in value.items()},
     set: _set,

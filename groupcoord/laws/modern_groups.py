@@ -8,7 +8,7 @@ from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.groups.base.kind import WhenDrafted
-from groupcoord.core.groups.base.state import ModernGroupState, RefusedError
+from groupcoord.core.groups.base.state import ModernGroupState
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
     ConsumerGroup,
@@ -38,6 +38,7 @@ from groupcoord.core.log.records import (
     TransactionMarker,
 )
 from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.laws.coordinator import group_of, require, served_partitions
 from groupcoord.log_store import LogStore
 

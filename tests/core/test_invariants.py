@@ -94,7 +94,7 @@ def _stranger_syncs(group: GroupMetadata) -> None:
 BREAKS: dict[str, Callable[[GroupMetadata], object]] = {
     "a member's key is its id": lambda group: setattr(group.members["a"], "member_id", "b"),
     "static index and members mirror each other": lambda group: group.static_members.update(i="a"),
-    "protocol counts are those of the members": lambda group: group.supported_protocols.update(["range"]),
+    "protocol counts are those of the members": lambda group: group.supported_protocols.update(range=2),
     "waiting joins are counted": lambda group: setattr(group, "waiting_joins", 1),
     "a pending id is no member": lambda group: group.pending_members.update(a=Timer(TimerKey(TimerKind.SESSION, 0))),
     "members imply that the group is not empty": lambda group: setattr(group, "state", GroupState.EMPTY),

@@ -56,6 +56,15 @@ class GroupRequest(Request[R_co]):
     group_id: str | None
 
 
+class RefusedError(Exception):
+    """Refusal of a request, none of which has any effect."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or error_code.name)
+        self.error_code = error_code
+        self.message = message
+
+
 def failed(response: Any, error_code: ErrorCode) -> Any:
     """Return the response of the same type with an error, as :meth:`Request.refused`."""
     return _failed(type(response), response, error_code, None)

@@ -78,7 +78,7 @@ def count_offsets(records: Iterable[Record]) -> int:
 
 @define(eq=False)
 class WhenDeleted(Continuation):
-    """Ends deleted groups, or puts them back."""
+    """Counts deleted offsets, none for a transaction marker; ends deleted groups, or puts them back."""
 
     groups: tuple[Group, ...]
     cause: Cause
@@ -102,16 +102,6 @@ class WhenDeleted(Continuation):
 
     def concerns(self, group: Group) -> bool:
         return any(deleted is group for deleted in self.groups)
-
-
-@define(eq=False)
-class WhenWritten(Continuation):
-    """Counts deleted offsets; a transaction marker deletes none."""
-
-    deleted_offset_count: int = 0
-
-    def on_durable(self, context: HandlerContext, now_ms: int) -> None:
-        context.observer.offsets_removed(self.deleted_offset_count, Cause.DELETION)
 
 
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
@@ -241,7 +231,7 @@ class Commits:
         )
         # Also for a producer without offsets here.
         held = Reply(token, CompleteTransactionResponse(ErrorCode.NONE))
-        self._writer.begin([marker], WhenWritten(), (held,))
+        self._writer.begin([marker], WhenDeleted((), Cause.DELETION, 0), (held,))
 
     def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
         group = self._groups.get(request.group_id)
@@ -269,7 +259,7 @@ class Commits:
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
         response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
         if records:
-            self._writer.begin(records, WhenWritten(len(records)), (Reply(token, response),))
+            self._writer.begin(records, WhenDeleted((), Cause.DELETION, len(records)), (Reply(token, response),))
         else:
             self._effects.reply(token, response)
 

@@ -15,6 +15,7 @@ from attrs import define, evolve
 from groupcoord.config import Config
 from groupcoord.core.log.append_queue import AppendQueue
 from groupcoord.core.messages import Token
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.messages.share_state import (
     ReadStateResult,
     ShareStateRequest,
@@ -62,15 +63,6 @@ _NEGATIVE_PARTITION = "The partition id cannot be a negative number."
 _NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
 _NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
 _UNINITIALIZED = "{} operation on uninitialized share partition not allowed."
-
-
-class StateRefusedError(Exception):
-    """A request about a share-partition is refused; nothing has changed."""
-
-    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(error_code, message)
-        self.error_code = error_code
-        self.message = message
 
 
 class StateQuestion(NamedTuple):
@@ -131,7 +123,7 @@ def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
             len(entry.state_batches) > BATCHES_MAX
             or len(merge_batches(known, entry.state_batches, start_offset)) > BATCHES_MAX
         ):
-            raise StateRefusedError(ErrorCode.INVALID_REQUEST, "The share-partition would have too many batches.")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "The share-partition would have too many batches.")
 
 
 class StatePartition:
@@ -176,7 +168,7 @@ class StatePartition:
             return
         try:
             record, result = self._draft(question, now_ms)
-        except StateRefusedError as error:
+        except RefusedError as error:
             self._refuse_question(question, error.error_code, error.message)
             return
         if record is None:
@@ -203,7 +195,7 @@ class StatePartition:
         key, entry = question.key, question.entry
         # Before the entry's own checks, as in Kafka.
         if key.partition < 0:
-            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_PARTITION)
+            raise RefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_PARTITION)
         known = self.hard.states.get(key)
         match entry:
             case StateToInitialize():
@@ -221,16 +213,16 @@ class StatePartition:
 
     def _check_topic(self, key: SharePartitionKey) -> None:
         if not self._has_partition(key):
-            raise StateRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _initialize(
         self, key: SharePartitionKey, entry: StateToInitialize, known: ShareState | None, now_ms: int
     ) -> tuple[ShareStateRecord, AnyResult]:
         if entry.state_epoch < 0:
-            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
+            raise RefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
         # An equal state epoch is allowed, and empties the state.
         if known is not None and entry.state_epoch < known.snapshot.state_epoch:
-            raise StateRefusedError(ErrorCode.FENCED_STATE_EPOCH)
+            raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
         # An initialization discards batches; the leader epoch starts again.
         snapshot = ShareSnapshot(
@@ -252,16 +244,16 @@ class StatePartition:
     ) -> tuple[ShareStateRecord, AnyResult]:
         # Kafka's order: negative numbers, initialization, leader epoch, state epoch, topic.
         if entry.leader_epoch < 0:
-            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_LEADER_EPOCH)
+            raise RefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_LEADER_EPOCH)
         if entry.state_epoch < 0:
-            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
+            raise RefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_STATE_EPOCH)
         state = self._initialized(known, entry.leader_epoch, "Write")
         # A higher state epoch is accepted, but not stored.
         if entry.state_epoch < state.snapshot.state_epoch:
-            raise StateRefusedError(ErrorCode.FENCED_STATE_EPOCH)
+            raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
         if any(batch.first_offset > batch.last_offset for batch in entry.state_batches):
-            raise StateRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
         _check_size(state.snapshot.state_batches, entry)
         # Unlike reads, writes keep the leader epoch.
         record = self._change(state, entry, state.snapshot.leader_epoch, now_ms)
@@ -271,7 +263,7 @@ class StatePartition:
         self, key: SharePartitionKey, entry: StateToRead, known: ShareState | None, now_ms: int
     ) -> tuple[ShareStateRecord | None, AnyResult]:
         if entry.leader_epoch < 0:
-            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_LEADER_EPOCH)
+            raise RefusedError(ErrorCode.INVALID_REQUEST, _NEGATIVE_LEADER_EPOCH)
         state = self._initialized(known, entry.leader_epoch, "Read")
         self._check_topic(key)
         snapshot = state.snapshot
@@ -292,10 +284,10 @@ class StatePartition:
 
     def _initialized(self, known: ShareState | None, leader_epoch: int, verb: str) -> ShareState:
         if known is None:
-            raise StateRefusedError(ErrorCode.INVALID_REQUEST, _UNINITIALIZED.format(verb))
+            raise RefusedError(ErrorCode.INVALID_REQUEST, _UNINITIALIZED.format(verb))
         # A leader that was replaced must not change the state any more.
         if leader_epoch < known.snapshot.leader_epoch:
-            raise StateRefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
         return known
 
     def _summarize(self, key: SharePartitionKey, known: ShareState | None) -> StateSummary:

@@ -12,8 +12,9 @@ from attrs import evolve
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import MemberReplaced
-from groupcoord.core.groups.base.state import Draft, MemberT, ModernGroupState, RefusedError
+from groupcoord.core.groups.base.state import Draft, MemberT, ModernGroupState
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 

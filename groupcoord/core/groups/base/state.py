@@ -16,7 +16,6 @@ from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.log.record_keys import MemberRecord, TopicPartitions
 from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record
 from groupcoord.core.messages import Reply
-from groupcoord.errors import ErrorCode
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -397,15 +396,6 @@ class DraftedEvent(NamedTuple):
 
     event: Callable[..., Event]
     facts: tuple[Any, ...]
-
-
-class RefusedError(Exception):
-    """Refusal of a request, none of which has any effect."""
-
-    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or error_code.name)
-        self.error_code = error_code
-        self.message = message
 
 
 class Draft(Generic[StateT]):

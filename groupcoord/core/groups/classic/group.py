@@ -12,6 +12,7 @@ from attrs import define
 from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.groups.base.state import count
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.javacompat import hash_map_order
 from groupcoord.core.log.hard_state import RecordsOfGroup
@@ -196,7 +197,7 @@ class GroupMetadata:
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, Timer] = {}
         self.pending_sync: dict[str, None] = {}
-        self.supported_protocols: Counter[str] = Counter()
+        self.supported_protocols: dict[str, int] = {}
         self.waiting_joins = 0
         self.subscribed_topics: frozenset[str] | None = None
         self.first_append = BEFORE_ALL_APPENDS
@@ -285,10 +286,10 @@ class GroupMetadata:
             return ErrorCode.NONE
         if self.state is GroupState.PREPARING_REBALANCE:
             # In the join phase only joined members count, in the order of their rejoin (KAFKA-9844).
-            is_counted, count = member is not None and member.parked_join is not None, self.waiting_joins
+            is_counted, size = member is not None and member.parked_join is not None, self.waiting_joins
         else:
-            is_counted, count = member is not None, len(self.members)
-        return ErrorCode.NONE if is_counted or count < max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
+            is_counted, size = member is not None, len(self.members)
+        return ErrorCode.NONE if is_counted or size < max_size else ErrorCode.GROUP_MAX_SIZE_REACHED
 
     def add(self, member: MemberMetadata) -> None:
         self.members[member.member_id] = member
@@ -296,7 +297,7 @@ class GroupMetadata:
             self.static_members[member.group_instance_id] = member.member_id
         # Once per entry: a name that a member lists twice counts twice, as in Kafka.
         for name, _ in member.protocols:
-            self.supported_protocols[name] += 1
+            count(self.supported_protocols, name, 1)
         if member.parked_join is not None:
             self.waiting_joins += 1
         if self.leader is None:
@@ -334,15 +335,14 @@ class GroupMetadata:
         if protocols != member.protocols:  # a rejoin rarely changes them
             self._forget_protocols(member)
             member.protocols = protocols
-            self.supported_protocols.update([name for name, _ in protocols])
+            for name, _ in protocols:
+                count(self.supported_protocols, name, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
     def _forget_protocols(self, member: MemberMetadata) -> None:
         for name, _ in member.protocols:
-            self.supported_protocols[name] -= 1
-            if not self.supported_protocols[name]:
-                del self.supported_protocols[name]
+            count(self.supported_protocols, name, -1)
 
     # ------------------------------------------------------------ waiting requests
 
@@ -380,7 +380,7 @@ class GroupMetadata:
         """Return the protocol with the most votes among those that all members support, if any."""
         size = len(self.members)
         # Also members that have not rejoined vote, with their last protocols.
-        candidates = {name for name, count in self.supported_protocols.items() if count == size}
+        candidates = {name for name, supporters in self.supported_protocols.items() if supporters == size}
         if not candidates:
             return None
         votes: Counter[str] = Counter()

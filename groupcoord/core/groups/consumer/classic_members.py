@@ -22,7 +22,6 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
 )
 from groupcoord.core.groups.base.member_lookup import find_sender, find_static_member, replace_member
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
     ConsumerGroupEnvironment,
@@ -45,6 +44,7 @@ from groupcoord.core.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 

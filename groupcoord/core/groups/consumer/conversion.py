@@ -18,7 +18,6 @@ from groupcoord.core.consumer_protocol import (
     decode_subscription,
 )
 from groupcoord.core.events import Trigger
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata, MemberMetadata
 from groupcoord.core.groups.consumer.classic_members import classic_assignment, owned_partitions
 from groupcoord.core.groups.consumer.group import (
@@ -44,6 +43,7 @@ from groupcoord.core.host_queries import ResolveRegexes
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.log.records import GroupMetadataRecord, MemberRecord
 from groupcoord.core.messages import JoinProtocol
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 

@@ -19,7 +19,7 @@ from groupcoord.core.events import Trigger
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
-from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, RefusedError, count
+from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.consumer.reconciliation import (
     STATES_BY_NUMBER,
@@ -47,6 +47,7 @@ from groupcoord.core.messages import (
     MemberType,
     TopicToCommit,
 )
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.timers import TimerKind
 from groupcoord.core.topics import RegexResolver
 from groupcoord.errors import ErrorCode

@@ -15,7 +15,6 @@ from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, SubscriptionType, changed_targets
 from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
     ConsumerGroupEnvironment,
@@ -40,6 +39,7 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.router.authorization import Principal
 from groupcoord.core.timers import NEVER_MS
 from groupcoord.errors import ErrorCode

@@ -11,7 +11,6 @@ from typing import Any
 
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.member_lookup import find_member, find_sender
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata, GroupState
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.classic.rebalance import WhenGroupWritten
@@ -68,7 +67,7 @@ from groupcoord.core.messages import (
     SyncGroup,
     Token,
 )
-from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.messages.request import GroupRequest, RefusedError
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode
 

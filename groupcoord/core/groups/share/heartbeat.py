@@ -12,7 +12,6 @@ from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, changed_targets
 from groupcoord.core.groups.base.member_lookup import check_capacity, check_epoch, find_member
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.share.group import (
     ShareAssignment,
     ShareDraft,
@@ -24,6 +23,7 @@ from groupcoord.core.groups.share.group import (
 from groupcoord.core.groups.share.records import ShareGroupMemberMetadataRecord
 from groupcoord.core.javacompat import string_sort_key
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.messages.share_state import InitializeShareGroupState, StateToInitialize, StateTopicToInitialize
 from groupcoord.errors import ErrorCode
 

@@ -12,7 +12,6 @@ from uuid import UUID
 from attrs import define, evolve
 
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.share.group import (
     PartitionsByTopic,
@@ -38,6 +37,7 @@ from groupcoord.core.messages import (
     ShareTopicToDescribe,
     Token,
 )
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.messages.share_groups import UNKNOWN_OFFSET, DescribeOneShareGroupResponse
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,

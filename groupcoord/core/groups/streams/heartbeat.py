@@ -16,7 +16,6 @@ from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.streams.assignors import (
     MemberTasks,
     StreamsGroupSpec,
@@ -54,6 +53,7 @@ from groupcoord.core.groups.streams.topology import (
 )
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.messages import KeyValue, StreamsGroupHeartbeat, TaskOffset, Topology
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from attrs import define
 
-from groupcoord.core.groups.base.state import RefusedError
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import ConvertibleGroups, WhenConverted
@@ -39,6 +38,7 @@ from groupcoord.core.messages import (
     StreamsStatusCode,
     Token,
 )
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.timers import NEVER_MS, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
