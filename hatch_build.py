@@ -13,6 +13,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 DATA_FOLDERS = ("groupcoord/conformance/transcripts", "groupcoord/testing/museum/exhibits")
 """Folders that ``groupcoord.config.files.data_files`` reads. pyproject.toml excludes them from the wheel."""
 
+SUFFIXES = (".json", ".toml")
+
 
 class DataArchives(BuildHookInterface[Any]):
     """Add ``FOLDER.json.xz`` for each data folder to a wheel. An editable install reads the folders of the checkout."""
@@ -28,7 +30,14 @@ class DataArchives(BuildHookInterface[Any]):
 
 
 def archived(folder: Path) -> bytes:
-    """Return a JSON object of the folder's files, text by path, compressed. The same files give the same bytes."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    texts = {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in paths}
+    """Return a JSON object of the folder's data files, text by path, compressed. The same files give the same bytes."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES)
+    texts = {path.relative_to(folder).as_posix(): _compact(path) for path in paths}
     return lzma.compress(json.dumps(texts, ensure_ascii=False).encode(), preset=9 | lzma.PRESET_EXTREME)
+
+
+def _compact(path: Path) -> str:
+    text = path.read_text("utf-8")
+    if path.suffix != ".json":
+        return text
+    return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
