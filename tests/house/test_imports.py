@@ -430,7 +430,7 @@ def test_the_base_install_needs_two_packages(tmp_path: Path) -> None:
 
 
 def test_exploration_and_the_museum_need_no_hypothesis() -> None:
-    modules = "import groupcoord.testing.exploring, groupcoord.testing.museum.hunting"
+    modules = "import groupcoord.testing.exploring.exploration, groupcoord.testing.museum.hunting"
     program = f"import sys; sys.modules['hypothesis'] = None; {modules}"
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 
