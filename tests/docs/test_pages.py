@@ -61,6 +61,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"{page.name} links to {link}"
 
 
+@pytest.mark.parametrize("name", ["contributing.md", "design.md"])
+def test_named_files_exist(name: str) -> None:
+    """Python files in backticks are in the checkout; their first folders may be omitted."""
+    found = [*ROOT.glob("*.py"), *ROOT.glob("[!.]*/**/*.py")]
+    files = [f"/{path.relative_to(ROOT).as_posix()}" for path in found]
+    named = set(re.findall(r"`((?:[\w.]+/)*[a-z_0-9]+\.py)`", (DOCS / name).read_text("utf-8")))
+
+    assert len(named) > 10
+    assert [file for file in sorted(named) if not any(path.endswith(f"/{file}") for path in files)] == []
+
+
 INSTALL = re.compile(r"pip install (?:-\S+ )*(?:\.|'\.\[([\w,]+)\]')(?=[\s`])")
 WITHOUT_INSTALLING = ("design", "gaps")
 """Pages without instructions to run something."""
