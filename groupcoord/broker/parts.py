@@ -338,13 +338,42 @@ class Parts:
     @cached_property
     def handlers_in_steps(self) -> Handlers:
         """Handlers that let other connections have their turn between two entries of a request."""
+        topics, data, nodes, quotas = self.topics, self.data, self.nodes, self.administered.quotas
+        requests, permitted = self.topic_requests, self._permitted
+        share_states = (
+            *(InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState),
+            *(DeleteShareGroupState, ReadShareGroupStateSummary),
+        )
         return {
-            **self._topic_steps(),
-            **self._record_steps(),
+            Metadata: requests.metadata,
+            CreateTopics: permitted(requests.create),
+            CreatePartitions: permitted(requests.create_partitions),
+            DeleteTopics: permitted(requests.delete),
+            **dict.fromkeys((IncrementalAlterConfigs, AlterConfigs), permitted(requests.alter_configs)),
+            DescribeConfigs: permitted(answer_describe_configs, self.resources),
+            DescribeTopicPartitions: permitted(answer_describe_topic_partitions, topics, nodes.leadership),
+            Produce: self._produce,
+            Fetch: self.fetch_requests.fetch,
+            ListOffsets: permitted(answer_list_offsets, data),
+            OffsetForLeaderEpoch: permitted(answer_offset_for_leader_epoch, data),
+            DeleteRecords: permitted(answer_delete_records, data),
             **self._group_steps(),
-            **self._share_steps(),
+            ShareFetch: self.share_requests.fetch,
+            ShareAcknowledge: self.share_requests.acknowledge,
+            **dict.fromkeys(share_states, self.share.answer),
             **self._transaction_steps(),
-            **self._cluster_steps(),
+            UpdateFeatures: self._update_features,
+            ElectLeaders: permitted(answer_elect_leaders, nodes, topics),
+            AlterPartitionReassignments: permitted(answer_alter_partition_reassignments, nodes, topics),
+            ListPartitionReassignments: permitted(answer_list_partition_reassignments),
+            DescribeQuorum: lambda connection, request: answer_describe_quorum(
+                request, self.node_for(connection), self.clock.now_ms(), connection.permissions
+            ),
+            DescribeLogDirs: permitted(answer_describe_log_dirs, data),
+            AlterReplicaLogDirs: permitted(answer_alter_replica_log_dirs, topics),
+            DescribeClientQuotas: permitted(quotas.answer_describe),
+            AlterClientQuotas: permitted(quotas.answer_alter),
+            **dict.fromkeys((CreateAcls, DescribeAcls, DeleteAcls), permitted(answer_acl_request, self.security.acls)),
         }
 
     def handlers_at_once(self) -> Handlers:
@@ -384,28 +413,6 @@ class Parts:
             TxnOffsetCommit: refuse_transactions if transactions is None else transactions.commit_offsets,
         }
 
-    def _topic_steps(self) -> Handlers:
-        topics, nodes = self.topic_requests, self.nodes
-        return {
-            Metadata: topics.metadata,
-            CreateTopics: self._permitted(topics.create),
-            CreatePartitions: self._permitted(topics.create_partitions),
-            DeleteTopics: self._permitted(topics.delete),
-            **dict.fromkeys((IncrementalAlterConfigs, AlterConfigs), self._permitted(topics.alter_configs)),
-            DescribeConfigs: self._permitted(answer_describe_configs, self.resources),
-            DescribeTopicPartitions: self._permitted(answer_describe_topic_partitions, self.topics, nodes.leadership),
-        }
-
-    def _record_steps(self) -> Handlers:
-        data = self.data
-        return {
-            Produce: self._produce,
-            Fetch: self.fetch_requests.fetch,
-            ListOffsets: self._permitted(answer_list_offsets, data),
-            OffsetForLeaderEpoch: self._permitted(answer_offset_for_leader_epoch, data),
-            DeleteRecords: self._permitted(answer_delete_records, data),
-        }
-
     def _group_steps(self) -> Handlers:
         groups = GroupRequests(self.coordinator, self.topics, self.transaction_requests)
         return {
@@ -417,17 +424,6 @@ class Parts:
             **dict.fromkeys((DescribeGroups, *DESCRIBED_KINDS), groups.describe_groups),
             DescribeShareGroupOffsets: groups.describe_share_offsets,
             DeleteGroups: groups.delete_groups,
-        }
-
-    def _share_steps(self) -> Handlers:
-        kinds = (
-            *(InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState),
-            *(DeleteShareGroupState, ReadShareGroupStateSummary),
-        )
-        return {
-            ShareFetch: self.share_requests.fetch,
-            ShareAcknowledge: self.share_requests.acknowledge,
-            **dict.fromkeys(kinds, self.share.answer),
         }
 
     def _transaction_steps(self) -> Handlers:
@@ -447,27 +443,6 @@ class Parts:
             ListTransactions: transactions.list,
             DescribeTransactions: transactions.describe,
             DescribeProducers: self._permitted(answer_describe_producers, self.data),
-        }
-
-    def _cluster_steps(self) -> Handlers:
-        topics, nodes = self.topics, self.nodes
-        quotas = self.administered.quotas
-        return {
-            UpdateFeatures: self._update_features,
-            ElectLeaders: self._permitted(answer_elect_leaders, nodes, topics),
-            AlterPartitionReassignments: self._permitted(answer_alter_partition_reassignments, nodes, topics),
-            ListPartitionReassignments: self._permitted(answer_list_partition_reassignments),
-            DescribeQuorum: lambda connection, request: answer_describe_quorum(
-                request, self.node_for(connection), self.clock.now_ms(), connection.permissions
-            ),
-            DescribeLogDirs: self._permitted(answer_describe_log_dirs, self.data),
-            AlterReplicaLogDirs: self._permitted(answer_alter_replica_log_dirs, topics),
-            DescribeClientQuotas: self._permitted(quotas.answer_describe),
-            AlterClientQuotas: self._permitted(quotas.answer_alter),
-            **dict.fromkeys(
-                (CreateAcls, DescribeAcls, DeleteAcls),
-                self._permitted(answer_acl_request, self.security.acls),
-            ),
         }
 
     # ------------------------------------------------------------ handlers
