@@ -200,8 +200,22 @@ class Parts:
     def __attrs_post_init__(self) -> None:
         self.turns = Turns(self.now_s)
         self.notices = Notices(self.topics, self.now_s)
-        self.shared_documents = self._make_shared_documents()
-        self.topic_requests = self._make_topic_requests()
+        administered = self.administered
+        self.shared_documents: SharedDocuments | None = None
+        if not self.nodes.leadership.elects:
+            kept = (administered.brokers, administered.client_metrics, administered.quotas, administered.features)
+            security = self.security.shared_documents()
+            self.shared_documents = SharedDocuments(self.topics, (self.group_configs, *kept, *security))
+        self.resources = Resources(
+            self.config,
+            self.node.node_id,
+            self.topics,
+            self.group_configs,
+            administered.brokers,
+            administered.client_metrics,
+            self._advertised_listeners,
+        )
+        self.topic_requests = TopicRequests(self.data, self.resources, self.nodes, self.notices)
         # The coordinator's owner functions look the topic up.
         store_id = self.data.offsets_topic_id(self.topics.get(OFFSETS_TOPIC), self.log_store)
         with self.topics.edit() as edit:
@@ -239,27 +253,6 @@ class Parts:
         self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
 
     # ------------------------------------------------------------ parts
-
-    def _make_shared_documents(self) -> SharedDocuments | None:
-        if self.nodes.leadership.elects:
-            return None
-        administered = self.administered
-        others = [self.group_configs, administered.brokers, administered.client_metrics]
-        security = self.security.shared_documents()
-        return SharedDocuments(self.topics, (*others, administered.quotas, administered.features, *security))
-
-    def _make_topic_requests(self) -> TopicRequests:
-        administered = self.administered
-        self.resources = Resources(
-            self.config,
-            self.node.node_id,
-            self.topics,
-            self.group_configs,
-            administered.brokers,
-            administered.client_metrics,
-            self._advertised_listeners,
-        )
-        return TopicRequests(self.data, self.resources, self.nodes, self.notices)
 
     def _make_coordinator(self) -> GroupCoordinator:
         coordinator = GroupCoordinator(
