@@ -151,8 +151,8 @@ class ShareSessions:
         last = self._opened_last.pop(connection, None)
         if last is not None:
             group_ids[last] = None
-        others = {session.group_id for session in self._sessions.values()}
-        return [group_id for group_id in group_ids if group_id not in others]
+        sessions = self._sessions.values()
+        return [group_id for group_id in group_ids if all(session.group_id != group_id for session in sessions)]
 
     def remove(self, session: ShareSession) -> None:
         """Remove a session, unless another one has replaced it."""
