@@ -30,7 +30,7 @@ def check_responses(transcript: Transcript) -> None:
 def test_packaged_transcripts_lie_under_their_names() -> None:
     """Every packaged transcript loads, has the name of its file and folder, and a description."""
     transcripts = load_transcripts()
-    assert len(transcripts) == 658
+    assert len(transcripts) == 659
     for transcript in transcripts:
         path = Path(transcript.source)
         assert (path.stem, path.parent.name) == (transcript.name, transcript.area)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord import Config, ManualClock, MemoryLogStore
+from groupcoord import ManualClock
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.messages import share_state as messages
 from groupcoord.core.share_state.partition import BATCHES_MAX
@@ -238,19 +238,7 @@ def test_a_share_partition_has_no_more_batches_than_locks() -> None:
     assert code(driver.write((1, 1, 2, 1))) is ErrorCode.NONE
 
 
-def test_strangers_may_not_ask() -> None:
-    """Without CLUSTER_ACTION each partition is refused, and nothing is written."""
-    store = MemoryLogStore()
-    coordinator = ShareCoordinator(
-        config=Config(share_coordinator_state_topic_num_partitions=1),
-        clock=ManualClock(0),
-        log_store=store,
-        authorize=lambda *_: False,
-    )
-    coordinator.load_all()
-    response = coordinator.call(written((0, 0, 2, 1)))
-    assert code(response.results[0].partitions[0]) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert list(store.read(0)) == []
+def test_a_request_that_is_refused_as_a_whole() -> None:
     whole = written().refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert code(whole.results[0].partitions[0]) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
