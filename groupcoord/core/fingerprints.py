@@ -200,7 +200,8 @@ class _Walk:
         # Order in the log counts, but offsets do not.
         for _, group_id, what in sorted(found, key=lambda entry: entry[:2]):
             self._turn_to(group_id)
-            yield self._text(group_id), self._of_commit(*what) if _is_commit(what) else self.of(what)
+            is_commit = type(what) is tuple and isinstance(what[1], DurableCommit)
+            yield self._text(group_id), self._of_commit(*what) if is_commit else self.of(what)
 
     def _of_commit(self, index: int, commit: DurableCommit) -> Any:
         place, columns = commit.place_of(index), commit.columns
@@ -355,10 +356,6 @@ def _learn_attributes(kind: type) -> tuple[tuple[str, ...], Callable[[Any], Iter
     names = tuple(name for name in fields or attributes_of(kind) if name not in left_out(kind))
     found = _ATTRIBUTES[kind] = names, values_of(names)
     return found
-
-
-def _is_commit(what: Any) -> bool:
-    return type(what) is tuple and isinstance(what[1], DurableCommit)
 
 
 def _learn(kind: type) -> Rule:

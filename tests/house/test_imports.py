@@ -244,8 +244,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("share_partition",),
     # state of the groups of each type
     (
-        *("groups.base.state", "groups.base.group"),
-        *("groups.base.member_lookup", "groups.classic.group"),
+        *("groups.base.state", "groups.base.group", "groups.classic.group"),
         *("groups.consumer.group", "groups.share.group"),
         *("groups.streams.topology", "groups.streams.group"),
     ),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from attrs import define
+
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET, OffsetColumns, offset_columns
 from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
@@ -71,6 +73,7 @@ class Producers:
 LoggedCommit = tuple[int, OffsetCommitRecord]
 
 
+@define(eq=False)
 class DurableCommit:
     """Remaining offsets of a commit to one topic: at least one partition, once each.
 
@@ -81,13 +84,10 @@ class DurableCommit:
 
     NOT_COUNTED = ("_places",)
 
-    __slots__ = ("_places", "columns", "kind", "log_offset")
-
-    def __init__(self, kind: CommitKind, columns: OffsetColumns, log_offset: int) -> None:
-        self.kind = kind
-        self.columns = columns
-        self.log_offset = log_offset
-        self._places: dict[int, int] | None = None
+    kind: CommitKind
+    columns: OffsetColumns
+    log_offset: int
+    _places: dict[int, int] | None = None
 
     def place_of(self, partition: int) -> int:
         indexes = self.columns.partition_indexes

@@ -12,7 +12,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from attrs import frozen
+from attrs import define, frozen
 
 from groupcoord.core.fast_construct import plain_members
 from groupcoord.core.share_state.records import DeliveryState, StateBatch
@@ -27,6 +27,7 @@ DELIVERIES_COUNTED = 2**15 - 1
 """Maximum delivery count in responses, which have 16 bits."""
 
 
+@define(eq=False, repr=False)
 class RecordState:
     """State of one or more records.
 
@@ -38,15 +39,12 @@ class RecordState:
         is_rejected: a member rejected them.
     """
 
-    __slots__ = ("count", "is_rejected", "locked_until_ms", "member_id", "pending", "state")
-
-    def __init__(self, state: DeliveryState, count: int, member_id: str = NOBODY, locked_until_ms: int = 0) -> None:
-        self.state = state
-        self.count = count
-        self.member_id = member_id
-        self.locked_until_ms = locked_until_ms
-        self.pending: DeliveryState | None = None
-        self.is_rejected = False
+    state: DeliveryState
+    count: int
+    member_id: str = NOBODY
+    locked_until_ms: int = 0
+    pending: DeliveryState | None = None
+    is_rejected: bool = False
 
     @property
     def is_available(self) -> bool:

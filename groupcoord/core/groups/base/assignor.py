@@ -15,7 +15,8 @@ from attrs import field, frozen
 from groupcoord.core.fast_construct import fast_init, plain_members
 from groupcoord.core.groups.base.topics import Topic, subscribed_names
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
-from groupcoord.errors import GroupcoordError
+from groupcoord.core.messages.request import RefusedError
+from groupcoord.errors import ErrorCode, GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]
 """Partitions by topic id, in the order of a record. Only in share groups a topic may have no partitions."""
@@ -177,6 +178,9 @@ def changed_targets(
         newcomer_id: the member that this request adds or puts into another's place, or None.
         subscriptions: the subscription type of the last look at topics; Kafka updates both together.
         resolved: topic names by regular expression.
+
+    Raises:
+        RefusedError: the assignor has found no assignment.
     """
     # Kafka copies the map of known members, and adds the newcomer last.
     known = timeline_map_order(arrivals)
@@ -196,7 +200,10 @@ def changed_targets(
         # The last target, not the current assignment, is what assignors keep stable.
         assigned = targets.get(member_id, {})
         specs[member_id] = MemberSpec(topic_ids[key], assigned, member.instance_id, member.rack_id)
-    assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order), assignable))
+    try:
+        assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order), assignable))
+    except PartitionAssignorError:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     changed: dict[str, Partitions] = {}
     for member_id in visiting_order:
         old, new = targets.get(member_id), assignment.get(member_id, {})

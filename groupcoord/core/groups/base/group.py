@@ -11,7 +11,6 @@ from attrs import define, field, frozen
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import GroupSettings
-from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.state import Draft, MemberT, StateT
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
@@ -28,6 +27,7 @@ from groupcoord.core.messages import (
     Waiting,
 )
 from groupcoord.core.messages.commits import accept_metadata
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
@@ -54,11 +54,11 @@ class GroupEnvironment(Generic[SettingsT, AssignorT]):
         """Return an assignor by the name that members select.
 
         Raises:
-            PartitionAssignorError: the assignor of a loaded group is no longer configured.
+            RefusedError: the assignor of a loaded group is no longer configured.
         """
         assignor = self.assignors.get(name)
         if assignor is None:
-            raise PartitionAssignorError(f"there is no assignor {name!r}")
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return assignor
 
 

@@ -14,8 +14,7 @@ from attrs import astuple, define
 
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, MemberTimers, SteadyHeartbeat
-from groupcoord.core.groups.base.member_lookup import find_sender
-from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember
+from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember, find_sender
 from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
 from groupcoord.core.log.append_queue import Continuation

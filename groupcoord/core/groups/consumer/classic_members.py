@@ -21,7 +21,7 @@ from groupcoord.core.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from groupcoord.core.groups.base.member_lookup import find_sender, find_static_member, replace_member
+from groupcoord.core.groups.base.state import find_sender, find_static_member, replace_member
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
     ConsumerGroupEnvironment,

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
-from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, SubscriptionType, changed_targets
-from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
+from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, changed_targets
+from groupcoord.core.groups.base.state import check_capacity, identify, replace_member
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
     ConsumerGroupEnvironment,
@@ -347,20 +347,17 @@ def _assign_target(
     # A static member under a new id counts as newcomer, too.
     newcomer_id = None if asker.member_id in draft.base.members else asker.member_id
     members = {member_id: member.metadata for member_id, member in state.members.items()}
-    try:
-        changed = changed_targets(
-            environment.assignor(assignor),
-            members,
-            # Kafka has them in the order of arrival, which a restart forgets: its next target may differ.
-            arrivals=sorted(members.keys() - {newcomer_id}),
-            newcomer_id=newcomer_id,
-            targets=_targets_so_far(draft, asker),
-            subscriptions=subscriptions,
-            resolved={regex: record.topics for regex, record in state.resolved.items()},
-            topics=environment.topics.existing(state.subscribed_topics()),
-        )
-    except PartitionAssignorError:
-        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    changed = changed_targets(
+        environment.assignor(assignor),
+        members,
+        # Kafka has them in the order of arrival, which a restart forgets: its next target may differ.
+        arrivals=sorted(members.keys() - {newcomer_id}),
+        newcomer_id=newcomer_id,
+        targets=_targets_so_far(draft, asker),
+        subscriptions=subscriptions,
+        resolved={regex: record.topics for regex, record in state.resolved.items()},
+        topics=environment.topics.existing(state.subscribed_topics()),
+    )
     draft.write_targets(changed, now_ms)
 
 

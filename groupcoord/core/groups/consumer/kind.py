@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups.base.member_lookup import find_member, find_sender
+from groupcoord.core.groups.base.state import find_member, find_sender
 from groupcoord.core.groups.classic.group import GroupMetadata, GroupState
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.classic.rebalance import WhenGroupWritten

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, Trigger
-from groupcoord.core.groups.base.assignor import PartitionAssignorError, Partitions, changed_targets
-from groupcoord.core.groups.base.member_lookup import check_capacity, check_epoch, find_member
+from groupcoord.core.groups.base.assignor import Partitions, changed_targets
+from groupcoord.core.groups.base.state import check_capacity, check_epoch, find_member
 from groupcoord.core.groups.share.group import (
     ShareAssignment,
     ShareDraft,
@@ -23,7 +23,6 @@ from groupcoord.core.groups.share.group import (
 from groupcoord.core.groups.share.records import ShareGroupMemberMetadataRecord
 from groupcoord.core.javacompat import string_sort_key
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ShareGroupHeartbeat, ShareGroupHeartbeatResponse
-from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.messages.share_state import InitializeShareGroupState, StateToInitialize, StateTopicToInitialize
 from groupcoord.errors import ErrorCode
 
@@ -117,20 +116,17 @@ def _update(metadata: ShareGroupMemberMetadataRecord, request: ShareGroupHeartbe
 
 def _assign_target(draft: ShareDraft, environment: ShareGroupEnvironment, now_ms: int) -> None:
     state = draft.state
-    try:
-        changed = changed_targets(
-            environment.assignor(environment.default_assignor),
-            {member_id: member.metadata for member_id, member in state.members.items()},
-            arrivals=sorted(state.members),
-            newcomer_id=None,  # other than in a consumer group, Kafka has put it to the others by now
-            targets=state.targets,
-            subscriptions=state.subscription_type(),
-            resolved={},
-            topics=environment.topics.existing(state.name_subscribers),
-            assignable={topic_id: entry.partitions for topic_id, entry in state.state_partitions.initialized.items()},
-        )
-    except PartitionAssignorError:
-        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    changed = changed_targets(
+        environment.assignor(environment.default_assignor),
+        {member_id: member.metadata for member_id, member in state.members.items()},
+        arrivals=sorted(state.members),
+        newcomer_id=None,  # other than in a consumer group, Kafka has put it to the others by now
+        targets=state.targets,
+        subscriptions=state.subscription_type(),
+        resolved={},
+        topics=environment.topics.existing(state.name_subscribers),
+        assignable={topic_id: entry.partitions for topic_id, entry in state.state_partitions.initialized.items()},
+    )
     draft.write_targets(changed, now_ms)
 
 

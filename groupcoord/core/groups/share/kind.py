@@ -12,7 +12,7 @@ from attrs import frozen
 
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
-from groupcoord.core.groups.base.member_lookup import find_member
+from groupcoord.core.groups.base.state import find_member
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.groups.share.group import (
     AwaitedResponse,
@@ -194,7 +194,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
 
     def adopt(self, group: ShareGroup, draft: ShareDraft, now_ms: int) -> None:
         super().adopt(group, draft, now_ms)
-        if any(isinstance(record, ShareGroupStatePartitionMetadataRecord) for record in draft.records):
+        if ShareGroupStatePartitionMetadataRecord in map(type, draft.records):
             # The record has no time; the retry interval counts from here.
             group.state_partitions_ms = now_ms
         # Sent when the intention is durable, as Kafka does after the append.

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
-from groupcoord.core.groups.base.member_lookup import check_capacity, identify, replace_member
+from groupcoord.core.groups.base.state import check_capacity, identify, replace_member
 from groupcoord.core.groups.streams.assignors import (
     MemberTasks,
     StreamsGroupSpec,
