@@ -82,6 +82,7 @@ def run_page(page: Path) -> int:
         count += 1
         if shown is not None:
             assert printed == shown, f"{page.name}, line {block.line}, printed:\n{printed}"
+    session.clear()  # clients of a page would reconnect until their functions are collected
     return count
 
 
