@@ -297,7 +297,7 @@ class GroupMetadata:
             self.static_members[member.group_instance_id] = member.member_id
         # Once per entry: a name that a member lists twice counts twice, as in Kafka.
         for name, _ in member.protocols:
-            count(self.supported_protocols, name, 1)
+            self.supported_protocols[name] = self.supported_protocols.get(name, 0) + 1
         if member.parked_join is not None:
             self.waiting_joins += 1
         if self.leader is None:
