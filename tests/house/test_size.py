@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 74_107, "files": 462, "words": 136_974},
-    "tests": {"code": 58_954, "files": 602, "words": 81_556},
+    "groupcoord": {"code": 72_927, "files": 437, "words": 136_555},
+    "tests": {"code": 58_880, "files": 601, "words": 81_405},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
