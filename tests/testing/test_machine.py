@@ -164,7 +164,7 @@ def test_broken_stores_are_found(make_log_store: Callable[[], LogStore]) -> None
     ("rule", "bug"),
     [
         ("streams.reconciliation.Reconciliation._may_run", lambda self, task: True),
-        ("share.state.ShareState.is_initialized_assigned", lambda self: True),
+        ("share.group.ShareState.is_initialized_assigned", lambda self: True),
     ],
 )
 def test_broken_groups_of_newer_kinds_are_found(
