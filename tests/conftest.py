@@ -136,9 +136,9 @@ def import_backwards() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collect tests with the garbage collector off, freeze what exists then, and collect garbage less often.
+    """Collect tests with the garbage collector off, and freeze what exists then, which stays until the end.
 
-    The collector took a tenth of the CPU time. A test that unfreezes objects freezes them again.
+    A test that unfreezes objects freezes them again.
     """
     gc.disable()
     try:
@@ -148,5 +148,4 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(10_000, 10, 10)
         gc.enable()
