@@ -448,7 +448,7 @@ def run_following(following: LocalFollowing, out: str, collector: GroupCollector
     stop, console = StopRequest(), open_console()
     leaderless: set[str] = set()
 
-    def tell(progress: Update) -> None:
+    def print_update(progress: Update) -> None:
         for name in sorted(set(progress.leaderless) - leaderless):
             console.print(f"not read: {name} has no leader; the other partitions are", style="red")
         leaderless.clear()
@@ -460,7 +460,7 @@ def run_following(following: LocalFollowing, out: str, collector: GroupCollector
 
     with AtTheFirstSignal(stop.ask):
         console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")
-        following.run(stop.is_there, tell)
+        following.run(stop.is_there, print_update)
     console.print("stopped; the same command reads the logs again", style="dim")
 
 
@@ -491,14 +491,14 @@ def run_polling(polling: Polling, out: str, interval_s: float | None, collector:
         return
     stop = StopRequest()
 
-    def tell(polled: Polled) -> None:
+    def print_poll(polled: Polled) -> None:
         if collector is not None:
             collector.show(polled.figures)
         _print_poll(console, polled, seen)
 
     with AtTheFirstSignal(stop.ask):
         console.print(f"polling; results go to {out}, and Ctrl-C ends this", style="dim")
-        polling.run(lambda: stop.is_there(interval_s), tell)
+        polling.run(lambda: stop.is_there(interval_s), print_poll)
 
 
 def _print_poll(console: Console, polled: Polled, seen: set[str]) -> None:

@@ -98,12 +98,12 @@ class LocalFollowing(Run):
         """The id of the cluster that is followed; empty for files."""
         return self._source.cluster_name
 
-    def run(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
+    def run(self, is_stopped: Callable[[float], bool], on_update: Callable[[Progress], None]) -> Report | None:
         """Update tables and page until stopped; return the report, or None without a page.
 
         Args:
             is_stopped: waits a number of seconds, or until the run is to stop, and returns whether it is.
-            tell: called after each update.
+            on_update: called after each update.
 
         Raises:
             InputError: another process follows logs into the directory.
@@ -114,14 +114,14 @@ class LocalFollowing(Run):
                 if self._results.has("tables"):
                     self._results.remove("tables")
                 self._begin()
-                return self._follow(is_stopped, tell)
+                return self._follow(is_stopped, on_update)
         except OSError as error:
             raise RunFailedError(f"following the logs failed: {first_line(error)}") from error
 
     def _lock(self) -> AbstractContextManager[None]:
         return self._results.locked(self._goes_on, "follows logs into it")
 
-    def _follow(self, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]) -> Report | None:
+    def _follow(self, is_stopped: Callable[[float], bool], on_update: Callable[[Progress], None]) -> Report | None:
         report: Report | None = None
         last, reported, next_ms = -1, -1, 0
         while True:
@@ -141,7 +141,7 @@ class LocalFollowing(Run):
             if is_new or tables is not None:
                 only_ends = made is None and not is_new
                 leaderless = self._tail.leaderless
-                tell(Progress(last, self._row_count, made, seen_ms, only_ends, tables, self._gone, leaderless))
+                on_update(Progress(last, self._row_count, made, seen_ms, only_ends, tables, self._gone, leaderless))
             if is_stopped(self._interval_s):
                 break
         return self._write_page(self._write(seen_ms)) if last > reported else report

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from groupcoord.member import Cluster as TopicMetadata
 from groupcoord.member import TopicPartition
-
-if TYPE_CHECKING:
-    pass
 
 
 class Topics:
