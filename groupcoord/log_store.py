@@ -363,7 +363,7 @@ class TakesAnswers(Protocol):
         """Handle a written append."""
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """Handle a failed append, or one whose outcome is unknown."""
+        """Handle a failed append, or one with an unknown outcome."""
 
     def ownership_checked(self, error: LogStoreError | None = None) -> None:
         """Handle the result of a check: the log is still owned, or ``error`` states that it is lost or unknown."""
@@ -371,7 +371,7 @@ class TakesAnswers(Protocol):
 
 @runtime_checkable
 class AnsweringStore(Protocol):
-    """Log store that delivers answers from a thread or a task of its own."""
+    """Log store that delivers answers from another thread or task."""
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
         """Set the receiver of the answers."""

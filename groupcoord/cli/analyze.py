@@ -156,7 +156,7 @@ def analyze(
 
     The input is files or, with --bootstrap-server or --command-config, a running cluster. DIR/report.html is one page
     without scripts, DIR/summary.json has its figures, and DIR/tables/NAME are Parquet. With --follow DIR may be that of
-    an earlier run, whose tables are replaced. Exit status: 0, 1 if --verify found a difference or the run failed, 2 if
+    an earlier run: its tables are replaced. Exit status: 0, 1 if --verify found a difference or the run failed, 2 if
     the command cannot be carried out.
     """
     address = given_address(bootstrap_server, command_config)

@@ -3,7 +3,7 @@
 :meth:`SlotWriter.next_operation` returns one operation at a time, and :meth:`SlotWriter.done` takes its result.
 :meth:`SlotWriter.take_events` returns the consequences.
 
-Slot n + 1 is filled once, by a put that expected n, and an owner puts into n + 1 only when it knows that slot n is its
+Slot n + 1 is filled once, by a put that expected n. An owner puts into it only when it knows that slot n is its
 own. By induction every slot between its fence and the next fence is the owner's. So an acknowledged append lies below
 the next fence, and a new owner, which reads up to its own fence, misses none. A put of an older owner expects a slot
 that is filled. Correctness depends neither on clocks nor on failure detection.

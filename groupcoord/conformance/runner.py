@@ -1,6 +1,6 @@
 """Runner of transcripts against a target, and the requirements for which it skips them: APIs, nodes and settings.
 
-A transcript requires all of its own settings. It requires one of :data:`~groupcoord.conformance.targets.USUAL_SETTINGS`
+A transcript requires all its settings. It requires one of :data:`~groupcoord.conformance.targets.USUAL_SETTINGS`
 only if its requests depend on it: without a join, the initial rebalance delay does not matter.
 """
 

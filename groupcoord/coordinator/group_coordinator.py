@@ -335,7 +335,7 @@ class GroupCoordinator(Appending["Partition"]):
                 self._is_settling = False
 
     def fail(self, partition: int, error: LogStoreError) -> None:
-        """Fail a log partition whose log can't be trusted; then :meth:`load` it again.
+        """Fail a log partition with a log that can't be trusted; then :meth:`load` it again.
 
         For failures other than of an append. Waiting and later requests fail with
         NOT_COORDINATOR.

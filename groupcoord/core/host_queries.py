@@ -102,7 +102,7 @@ class AskShareCoordinator:
 
     Attributes:
         purpose: identifies the query to the group.
-        topic_names: names of topics whose latest offsets are wanted.
+        topic_names: topics with wanted latest offsets.
     """
 
     partition: int

@@ -64,7 +64,7 @@ class CoordinatorLink:
     Attributes:
         node: the coordinator, or None while it is unknown.
         in_flight: requests without a response, by id, in the order of sending.
-        broken: requests whose connection is gone, to be reported to their senders.
+        broken: requests with a broken connection, to be reported to their senders.
     """
 
     _config: MemberConfig

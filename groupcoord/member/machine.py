@@ -115,7 +115,7 @@ class Member:
         self._settle(now_ms)
 
     def subscribe_pattern(self, pattern: str | SubscriptionPattern, now_ms: int) -> None:
-        """Subscribe to all topics whose whole names match a regular expression.
+        """Subscribe to all topics with names that match, as a whole, a regular expression.
 
         Args:
             pattern: a Python expression, which the member matches with all topics of the cluster, or a

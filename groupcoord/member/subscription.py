@@ -225,11 +225,11 @@ class SubscriptionState:
         )
 
     def watched_topics(self) -> frozenset[str]:
-        """Return the topics whose changes matter: the member's, and in the leader the group's."""
+        """Return the topics with changes that matter: the member's, and in the leader the group's."""
         return self.group_topics.union(self.topics)
 
     def metadata_topics(self) -> tuple[str, ...] | None:
-        """Return the topics whose metadata the member needs, or None for all."""
+        """Return the topics that the member needs metadata of, or None for all."""
         if self.kind in (SubscriptionKind.PATTERN, SubscriptionKind.REGEX):
             return None
         if self.kind is SubscriptionKind.MANUAL:

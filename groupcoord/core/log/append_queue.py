@@ -159,8 +159,7 @@ class AppendQueue(Generic[A]):
         return results
 
     def answered(self, number: int, base_offset: int) -> tuple[list[A], int]:
-        """Return every append up to ``number``, whose first record is at ``base_offset``, and the offset of the first
-        record.
+        """Return every append up to ``number`` (at ``base_offset``), and the offset of the first record.
 
         They stay in flight.
 

@@ -116,7 +116,7 @@ class DurableCommit:
 
 
 OffsetsOfTopic = dict[int, DurableCommit]
-"""Commits by partition; a commit is listed under each partition whose last commit it is."""
+"""Commits by partition; a commit is listed under each partition that it committed last."""
 
 OffsetsOfGroup = dict[str, OffsetsOfTopic]
 

@@ -198,7 +198,7 @@ class Commits:
     ) -> None:
         # The response is complete now, and leaves when the log has the records.
         held = _make_reply((token, response))
-        # Without partitions with too long metadata, whose pending entries would stay forever (KAFKA-16371).
+        # Without partitions with too long metadata: their pending entries would stay forever (KAFKA-16371).
         records = CommitRecords(topics)
         count = records.record_count
         limit = self._config.message_max_bytes
@@ -219,7 +219,7 @@ class Commits:
 
     def complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
         """Append a producer's marker, which makes its offsets visible or drops them."""
-        # An old epoch is a fenced producer's, whose transaction has been aborted (KIP-98, KIP-360).
+        # An old epoch is a fenced producer's: its transaction has been aborted (KIP-98, KIP-360).
         error_code = self._offsets.producers.marker_error(
             request.producer_id, request.producer_epoch, request.coordinator_epoch
         )

@@ -368,7 +368,7 @@ class Reconciliation:
         return True
 
     def _resolve(self, now_ms: int) -> Partitions:
-        """Return the part of the target whose topics have names; request metadata for the others."""
+        """Return the target's topics with known names; request metadata for the others."""
         metadata = self._parts.topic_metadata
         for topic_id in self.target.partitions:
             name = metadata.names.get(topic_id)

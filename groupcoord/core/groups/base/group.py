@@ -87,7 +87,7 @@ class ModernGroup(ABC, Generic[StateT]):
         steady: member id → its last heartbeat, if that changed nothing.
         waiting, answers, overdue: requests, answers of the host and fired timers that wait for the write in flight.
         is_topics_look_due: subscribed topics may have changed, so the next heartbeat compares them.
-        fencing: timers whose member's removal is in flight.
+        fencing: timers of members with a removal in flight.
         revoking_epochs: member id → its epoch when it last had to revoke something.
     """
 
