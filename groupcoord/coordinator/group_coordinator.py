@@ -34,9 +34,7 @@ from groupcoord.log_store import (
 if TYPE_CHECKING:
     from groupcoord.assignors import Assignor, TaskAssignor
     from groupcoord.config.group_settings import SettingsOfConsumerGroup, SettingsOfStreamsGroup
-    from groupcoord.coordinator.forking import Forking, SavedState
     from groupcoord.core.events import AppendFailures, Counters, Event
-    from groupcoord.core.fingerprints import Names
     from groupcoord.core.host_queries import CreateTopics, Found, ShareHost
     from groupcoord.core.messages import Node, Reply, Request, Token
     from groupcoord.core.partition import Partition
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from groupcoord.core.router.split_requests import Owner, ShareOwner, TransactionOwner
     from groupcoord.core.timers import Timer
     from groupcoord.core.topics import RegexResolver, TopicResolver
+    from groupcoord.forking.fingerprints import Names
+    from groupcoord.forking.saved_state import Forking, SavedState
 
 
 def random_member_id(prefix: str) -> str:
@@ -446,7 +446,7 @@ class GroupCoordinator(Appending["Partition"]):
 
     def _forks(self) -> Forking:
         if self._forking is None:
-            from groupcoord.coordinator.forking import Forking  # few programs need it
+            from groupcoord.forking.saved_state import Forking  # few programs need it
 
             self._forking = Forking(self)
         return self._forking

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar, overload
 
 from groupcoord.core.fast_construct import maker
 
-NEVER_CHANGES = True  # all of its classes: see core/copies.py
+NEVER_CHANGES = True  # all of its classes: see forking/copies.py
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from attrs import asdict, define, frozen
 
 from groupcoord.core.log.record_keys import TopicPartitions
 
-NEVER_CHANGES = True  # all of its classes: see core/copies.py
+NEVER_CHANGES = True  # all of its classes: see forking/copies.py
 
 
 class Cause(Enum):

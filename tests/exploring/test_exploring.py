@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.core.fingerprints import newest_epoch
+from groupcoord.forking.fingerprints import newest_epoch
 from groupcoord.laws import require
 from groupcoord.log_store import MemoryLogStore
 from groupcoord.testing.exploring import exploration

@@ -14,8 +14,8 @@ import pytest
 
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.config.group_settings import AutoOffsetReset, GroupSettings
-from groupcoord.core.copies import PACKAGES, attributes_of, never_changes
-from groupcoord.core.fingerprints import Names
+from groupcoord.forking.copies import PACKAGES, attributes_of, never_changes
+from groupcoord.forking.fingerprints import Names
 from groupcoord.messages import DeleteGroups, OffsetCommit, Request, TopicToCommit
 from groupcoord.testing.exploring.scope import Process, Scope, Step, steps_of
 from groupcoord.testing.exploring.stage import Stage

@@ -35,12 +35,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("core.consumer_protocol", "core.fast_construct", "errors"),
     ),
     "log_store": ("core", "errors", "config", "clock", "records"),
+    "forking": ("core", "config"),
     "coordinator": (
-        "core",
         "assignors",  # the core imports nothing that a setting names
-        "errors",
-        "config",
-        "clock",
+        *("core", "forking", "errors", "config", "clock"),
         "log_store",
         "records",
     ),
@@ -203,6 +201,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "schema": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
+    "forking": BASE_REQUIREMENTS,
     "aio": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
     "analysis.options": BASE_REQUIREMENTS,
@@ -258,7 +257,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     ("groups.consumer", "groups.share", "groups.streams"),
     ("groups.group_types",),
     ("partition",),
-    ("router", "copies", "fingerprints"),
+    ("router",),
 )
 """Modules of the core and their layers, the lowest first. No module imports from a layer above its own, nor does one
 type of groups import another but the classic one; the longest name counts."""

@@ -13,7 +13,7 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 72_927, "files": 437, "words": 136_555},
+    "groupcoord": {"code": 72_927, "files": 438, "words": 136_555},
     "tests": {"code": 58_880, "files": 601, "words": 81_405},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""

@@ -60,7 +60,7 @@ from groupcoord.core.groups.streams.records import (
 from groupcoord.core.log.record_keys import RecordKey, TopicPartitions
 from groupcoord.schema.primitives import ZERO_UUID
 
-NEVER_CHANGES = True  # all of its classes: see core/copies.py
+NEVER_CHANGES = True  # all of its classes: see forking/copies.py
 
 __all__ = [
     "CLASSIC_GROUP_KEY",

@@ -18,7 +18,7 @@ from groupcoord.core.messages.request import *
 from groupcoord.core.messages.share_groups import *
 from groupcoord.core.messages.streams_groups import *
 
-NEVER_CHANGES = True  # all of its classes: see core/copies.py
+NEVER_CHANGES = True  # all of its classes: see forking/copies.py
 
 Token = Any
 """The caller's handle of a request, returned once with the response."""

@@ -17,10 +17,10 @@ from attrs import define, field
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.administration import MS_PER_MINUTE
-from groupcoord.core.fingerprints import Names, newest_epoch
 from groupcoord.core.log.records import Record
 from groupcoord.core.messages import Response
 from groupcoord.errors import ErrorCode
+from groupcoord.forking.fingerprints import Names, newest_epoch
 from groupcoord.laws import (
     check_acknowledged_commits,
     check_compaction_rebuilds,

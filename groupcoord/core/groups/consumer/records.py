@@ -14,7 +14,7 @@ from attrs import frozen
 from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord, RecordKey, TopicPartitions
 
-NEVER_CHANGES = True  # all of its classes: see core/copies.py
+NEVER_CHANGES = True  # all of its classes: see forking/copies.py
 
 
 class AssignedTopicPartitions(NamedTuple):

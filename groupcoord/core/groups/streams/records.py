@@ -16,7 +16,7 @@ from groupcoord.core.fast_construct import fast_init
 from groupcoord.core.javacompat import hash_map_order
 from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord
 
-NEVER_CHANGES = True  # instances of all classes here are shared by copies (core/copies.py)
+NEVER_CHANGES = True  # instances of all classes here are shared by copies (forking/copies.py)
 
 
 class KeyValue(NamedTuple):

@@ -1,8 +1,8 @@
 """Fingerprints of a coordinator's state, independent of how it was reached.
 
-All state is walked attribute by attribute, except what classes exclude (``NOT_COUNTED``,
-:mod:`groupcoord.core.copies`). Times, epochs, log offsets and append numbers count by their differences, ids and tokens
-by the names that :class:`Names` gives them.
+All state is walked attribute by attribute, except what classes exclude (``NOT_COUNTED``, :mod:`.copies`). Times,
+epochs, log offsets and append numbers count by their differences, ids and tokens by the names that :class:`Names` gives
+them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.config import Config
-from groupcoord.core.copies import PART_CLASSES, attributes_of, declared, values_of
 from groupcoord.core.groups.group_types import as_modern_group
 from groupcoord.core.groups.streams.reconciliation import HeldTasks
 from groupcoord.core.log.records import StreamsGroupTopologyRecord
 from groupcoord.core.offsets.cache import DurableCommit
 from groupcoord.core.partition import Partition
 from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.forking.copies import PART_CLASSES, attributes_of, declared, values_of
 
 DIGEST_BYTES = 16
 PLAIN = frozenset({int, bool, float, type(None)})

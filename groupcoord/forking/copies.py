@@ -1,8 +1,8 @@
 """Copies of a coordinator's state: mutable values are copied, immutable ones shared.
 
 A coordinator consists of *parts* (handlers, queues, tables), which its constructor makes, and of *state* in attributes
-of parts. All attributes are copied, and counted in fingerprints (:mod:`groupcoord.core.fingerprints`), except where a
-class declares otherwise:
+of parts. All attributes are copied, and counted in fingerprints (:mod:`.fingerprints`), except where a class declares
+otherwise:
 
 - ``NOT_STATE``: names of attributes that are neither copied nor counted, because they are derived or are arguments;
 - ``NOT_COUNTED``: names of attributes that are copied, but not part of fingerprints;

@@ -1,7 +1,4 @@
-"""Copies and fingerprints of a coordinator's state: ``fork``, ``save``, ``restore`` and ``fingerprint``.
-
-State is in attributes of a coordinator's parts (:mod:`groupcoord.core.copies`); the constructor creates the rest.
-"""
+"""Saved state of a coordinator, and its restoration: the methods ``fork``, ``save``, ``hand_over`` and ``restore``."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from typing import Any
 from attrs import frozen
 from sortedcontainers import SortedDict
 
-from groupcoord.core.copies import PARTS, Memo, copied, places_of
-from groupcoord.core.fingerprints import Names, counted, fingerprint_of
 from groupcoord.core.partition import Partition
 from groupcoord.core.router.partition_table import PartitionStatus
+from groupcoord.forking.copies import PARTS, Memo, copied, places_of
+from groupcoord.forking.fingerprints import Names, counted, fingerprint_of
 
 # A plain dict is enough for a SortedDict, which is filled from it in place.
 LARGE: Mapping[type, Callable[[Any], Any]] = MappingProxyType(

@@ -1,0 +1,1 @@
+"""Copies and fingerprints of a coordinator's state. Few programs import this package."""
