@@ -1,4 +1,4 @@
-"""Build hook of the wheel, which has an archive for each data folder: a quarter of the size of single files."""
+"""Build hook of the wheel: an archive for each data folder, and better compression of all files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import lzma
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import deflate
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DATA_FOLDERS = ("groupcoord/conformance/transcripts", "groupcoord/testing/museum/exhibits")
@@ -16,17 +18,42 @@ DATA_FOLDERS = ("groupcoord/conformance/transcripts", "groupcoord/testing/museum
 SUFFIXES = (".json", ".toml")
 
 
-class DataArchives(BuildHookInterface[Any]):
+LIBDEFLATE_LEVEL = 10
+"""3 % smaller than by zlib, in half a second; the higher levels gain 0.1 %."""
+
+
+class LibdeflateCompressor:
+    """Replacement of ``zlib.compressobj``, as far as :mod:`zipfile` uses it."""
+
+    def __init__(self, *args: object) -> None:
+        self._data = bytearray()
+
+    def compress(self, data: bytes) -> bytes:
+        self._data += data
+        return b""
+
+    def flush(self) -> bytes:
+        return bytes(deflate.deflate_compress(self._data, LIBDEFLATE_LEVEL))
+
+
+class SmallWheel(BuildHookInterface[Any]):
     """Add ``FOLDER.json.xz`` for each data folder to a wheel. An editable install reads the folders of the checkout."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
+        # hatchling has no option for the compression, and zipfile takes levels of zlib only.
+        self._compression = mock.patch("zlib.compressobj", LibdeflateCompressor)
+        self._compression.start()
         self._work = tempfile.TemporaryDirectory()
         for folder in DATA_FOLDERS:
             archive = Path(self._work.name, f"{Path(folder).name}.json.xz")
             archive.write_bytes(archived(Path(self.root, folder)))
             build_data["force_include"][str(archive)] = f"{folder}.json.xz"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            self._compression.stop()
 
 
 def archived(folder: Path) -> bytes:
