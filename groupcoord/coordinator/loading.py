@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from attrs import define
-
 from groupcoord.clock import Clock
-from groupcoord.core.fast_construct import maker
+from groupcoord.core.fast_construct import define, maker
 from groupcoord.core.router.partition_table import NumberedPartition, PartitionStatus, PartitionTable
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.log_store import LoadedCommits, LogRecord, LogRecords, LogStore, LogStoreError, Ticket

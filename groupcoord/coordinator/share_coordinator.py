@@ -12,13 +12,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
-from attrs import define
-
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.coordinator.loading import Appending
+from groupcoord.core.fast_construct import define
 from groupcoord.core.host_queries import (
     AskShareCoordinator,
     AwaitedAnswer,

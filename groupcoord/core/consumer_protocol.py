@@ -12,8 +12,7 @@ from functools import cache
 from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
-from attrs import frozen
-
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.javacompat import string_sort_key
 from groupcoord.errors import GroupcoordError
 from groupcoord.schema.engine import BYTES, INT32, STRING, Array, Field, Form, reader_of, structure, writer_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
-from attrs import asdict, define, frozen
+from attrs import asdict
 
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.log.record_keys import TopicPartitions
 
 NEVER_CHANGES = True  # all of its classes: see forking/copies.py

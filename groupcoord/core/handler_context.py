@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from attrs import define, field
+from attrs import field
 
 from groupcoord.config import Config
 from groupcoord.core.events import Cause
+from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.log.append_queue import Effects, PartitionWriter
 from groupcoord.core.messages import Reply, Token, Waiting

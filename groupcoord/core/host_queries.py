@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
-from attrs import field, frozen
+from attrs import field
 
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
     InitializeShareGroupState,

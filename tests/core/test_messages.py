@@ -1,15 +1,19 @@
-"""Types of requests and responses, with one routing row per request."""
+"""Types of requests and responses, with one routing row per request; their constructors."""
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Iterator
+from typing import Any
 
+import attrs
 import pytest
+from attrs import Factory, field
 
 import groupcoord.messages
 from groupcoord import GroupCoordinator
-from groupcoord.core import messages
+from groupcoord.core import fast_construct, messages
 from groupcoord.core.messages import share_state
 from groupcoord.core.messages.request import GroupRequest, Request
 from groupcoord.core.messages.share_groups import DescribeOneShareGroup, DescribeOneShareGroupResponse
@@ -74,3 +78,41 @@ def test_the_public_module_has_what_is_listed() -> None:
     inside = {DescribeOneShareGroup, DescribeOneShareGroupResponse}  # a part of what is public
     kinds = {*KINDS, *typing.get_args(messages.Response)} - inside
     assert {kind.__name__ for kind in kinds} < set(messages.__all__)
+
+
+class Initialized:
+    def __attrs_post_init__(self) -> None:
+        raise TypeError("called")
+
+
+FIELDS: list[dict[str, Any]] = [
+    {"_first": field(), "second": field(factory=list), "third": field(default="")},
+    {"first": field(converter=int)},
+    {"first": field(validator=attrs.validators.instance_of(str))},
+    {"first": field(), "second": field(default=2, kw_only=True)},
+    {"first": field(), "second": field(default=2, init=False)},
+    {"first": field(), "second": field(default=Factory(lambda made: [made.first], takes_self=True))},
+]
+
+
+@as_one_test
+@pytest.mark.parametrize("fields", FIELDS)
+@pytest.mark.parametrize("options", [{}, {"slots": False}, {"cache_hash": True, "unsafe_hash": True}])
+@pytest.mark.parametrize("base", [object, Initialized])
+@pytest.mark.parametrize("decorator", ["define", "frozen"])
+def test_constructors_equal_those_of_attrs(decorator: str, base: type, options: Any, fields: Any) -> None:
+    theirs, ours = (
+        getattr(module, decorator)(type("Made", (base,), {}), these=fields, **options)
+        for module in (attrs, fast_construct)
+    )
+    assert inspect.signature(ours) == inspect.signature(theirs)
+    for arguments in ((), (1,), ("1",), ("1", [2]), (1, 2, 3, 4)):
+        assert made_of(ours, *arguments) == made_of(theirs, *arguments)
+
+
+def made_of(kind: type, *arguments: Any) -> str:
+    try:
+        made = kind(*arguments)
+        return f"{made} {getattr(made, '_attrs_cached_hash', '')}"
+    except TypeError as error:
+        return str(error)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from attrs import define
-
 from groupcoord.core.events import Cause
+from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, ModernGroup
 from groupcoord.core.groups.base.kind import DraftT, ModernGroups
 from groupcoord.core.groups.base.state import DraftedEvent

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
-from attrs import define, field
+from attrs import field
 
 from groupcoord.config import Config, GroupType
+from groupcoord.core.fast_construct import define
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import CommitKind, Record
 from groupcoord.core.messages import (

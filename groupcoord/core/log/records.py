@@ -11,10 +11,8 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen
-
 from groupcoord.core.columns import OffsetColumns, Rows
-from groupcoord.core.fast_construct import maker
+from groupcoord.core.fast_construct import define, frozen, maker
 from groupcoord.core.groups.consumer.records import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,

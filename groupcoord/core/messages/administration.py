@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from attrs import define, frozen, setters
+from attrs import setters
 
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.messages.request import Request, Response, names_field
 from groupcoord.errors import ErrorCode
 

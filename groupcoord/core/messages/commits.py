@@ -9,10 +9,11 @@ from types import NoneType
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, field, frozen, setters
+from attrs import field, setters
 from attrs.validators import instance_of
 
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, Rows, make_columns, offset_columns
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.membership import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.core.messages.request import GroupRequest, Request, Response

@@ -9,8 +9,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen, setters
+from attrs import setters
 
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.log.record_keys import TopicPartitions as TopicPartitions
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import GroupRequest, Request, Response, names_field

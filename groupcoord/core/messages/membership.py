@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from attrs import define, frozen
-
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.messages.request import GroupRequest, Response
 from groupcoord.errors import ErrorCode
 

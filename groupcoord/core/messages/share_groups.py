@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen, setters
+from attrs import setters
 
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.log.record_keys import TopicPartitions
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.consumer_groups import DescribedPartitions

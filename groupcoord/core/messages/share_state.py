@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen
-
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.messages.request import R_co, Request
 from groupcoord.core.share_state.records import NO_START_OFFSET, UNKNOWN_COUNT, StateBatch
 from groupcoord.errors import ErrorCode

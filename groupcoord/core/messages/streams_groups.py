@@ -8,8 +8,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from attrs import define, frozen, setters
+from attrs import setters
 
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.streams.records import CopartitionGroup as CopartitionGroup
 from groupcoord.core.groups.streams.records import Endpoint as Endpoint
 from groupcoord.core.groups.streams.records import KeyValue as KeyValue

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define
-
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET, OffsetColumns, offset_columns
+from groupcoord.core.fast_construct import define
 from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from attrs import define
-
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET
 from groupcoord.core.events import Cause
-from groupcoord.core.fast_construct import maker
+from groupcoord.core.fast_construct import define, maker
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.append_queue import Continuation

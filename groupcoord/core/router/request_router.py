@@ -11,10 +11,11 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
+from groupcoord.core.fast_construct import define
 from groupcoord.core.log.append_queue import Effects
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,

@@ -8,8 +8,9 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from attrs import define, evolve, frozen
+from attrs import evolve
 
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.javacompat import partition_for
 from groupcoord.core.messages import (
     NO_NODE,

@@ -12,9 +12,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from attrs import define, frozen
-
-from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.fast_construct import define, frozen, plain_members
 from groupcoord.core.share_state.records import DeliveryState, StateBatch
 from groupcoord.errors import ErrorCode
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from attrs import define, field
+from attrs import field
 from sortedcontainers import SortedDict
 
 from groupcoord.config.group_settings import ShareGroupSettings
+from groupcoord.core.fast_construct import define
 from groupcoord.core.share_partition.in_flight import (
     FINISHED,
     Acknowledgement,

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from attrs import define, evolve
+from attrs import evolve
 
 from groupcoord.config import Config
+from groupcoord.core.fast_construct import define
 from groupcoord.core.log.append_queue import AppendQueue
 from groupcoord.core.messages import Token
 from groupcoord.core.messages.request import RefusedError

@@ -12,9 +12,9 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.fast_construct import frozen, plain_members
 
 NO_START_OFFSET = -1
 """The start offset is not decided yet."""

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Protocol
 from uuid import UUID
 
-from attrs import field, frozen
+from attrs import field
 
-from groupcoord.core.fast_construct import fast_init, plain_members
+from groupcoord.core.fast_construct import frozen, plain_members
 from groupcoord.core.groups.base.topics import Topic, subscribed_names
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.messages.request import RefusedError
@@ -37,7 +37,6 @@ class SubscriptionType(Enum):
     HETEROGENEOUS = "heterogeneous"
 
 
-@fast_init
 @frozen
 class MemberSpec:
     """One member as an assignor sees it.
@@ -56,7 +55,6 @@ class MemberSpec:
     rack_id: str | None = None
 
 
-@fast_init
 @frozen
 class GroupSpec:
     """One group as an assignor sees it.

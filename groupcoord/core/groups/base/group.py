@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from attrs import define, field, frozen
+from attrs import field
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import GroupSettings
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.state import Draft, MemberT, StateT
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS

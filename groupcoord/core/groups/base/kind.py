@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from attrs import astuple, define
+from attrs import astuple
 
 from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, MemberTimers, SteadyHeartbeat
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember, find_sender
 from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted, Trigger
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.log.record_keys import MemberRecord, TopicPartitions
 from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record

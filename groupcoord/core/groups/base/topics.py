@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from struct import Struct
 from uuid import UUID
 
-from attrs import define, field, frozen
+from attrs import field
 
-from groupcoord.core.fast_construct import fast_init
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.javacompat import copied_set, string_hash, string_sort_key, xxh3_64
 from groupcoord.core.topics import TopicResolver
 
@@ -23,7 +23,6 @@ _LONG = Struct("<q")
 _VERSION = b"\x00"
 
 
-@fast_init
 @frozen
 class Topic:
     """One topic of the cluster.

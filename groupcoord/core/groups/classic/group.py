@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from attrs import define
-
 from groupcoord.config import Config, GroupType
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.fast_construct import define, plain_members
 from groupcoord.core.groups.base.state import count
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.javacompat import hash_map_order

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from attrs import define, frozen
-
 from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.classic.group import GroupMetadata, GroupState, MemberMetadata
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext

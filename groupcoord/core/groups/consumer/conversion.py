@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from attrs import define
-
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     Assignment,
@@ -18,6 +16,7 @@ from groupcoord.core.consumer_protocol import (
     decode_subscription,
 )
 from groupcoord.core.events import Trigger
+from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.classic.group import GroupMetadata, MemberMetadata
 from groupcoord.core.groups.consumer.classic_members import classic_assignment, owned_partitions
 from groupcoord.core.groups.consumer.group import (

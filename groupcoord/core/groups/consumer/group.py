@@ -11,12 +11,10 @@ from enum import Enum
 from typing import Any, ClassVar
 from uuid import UUID
 
-from attrs import define, frozen
-
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.events import Trigger
-from groupcoord.core.fast_construct import fast_init
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
@@ -87,7 +85,6 @@ NEW_ASSIGNMENT = MemberAssignment()
 Partition = tuple[UUID, int]
 
 
-@fast_init
 @frozen
 class ConsumerMember(ModernMember):
     """A member of a consumer group."""

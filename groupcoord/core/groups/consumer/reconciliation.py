@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
-from groupcoord.core.fast_construct import fast_init, plain_members
+from groupcoord.core.fast_construct import frozen, plain_members
 from groupcoord.core.log.record_keys import TopicPartitions
 from groupcoord.errors import ErrorCode
 
@@ -40,7 +40,6 @@ class MemberState(IntEnum):
 STATES_BY_NUMBER = {state.value: state for state in MemberState}
 
 
-@fast_init
 @frozen
 class MemberAssignment:
     """Assignment of a member: the value of its ConsumerGroupCurrentMemberAssignment record (type 8).

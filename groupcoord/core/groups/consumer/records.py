@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import frozen
-
-from groupcoord.core.fast_construct import fast_init
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord, RecordKey, TopicPartitions
 
 NEVER_CHANGES = True  # all of its classes: see forking/copies.py
@@ -61,7 +59,6 @@ class TopicMetadata(NamedTuple):
     partition_metadata: tuple[PartitionMetadata, ...]
 
 
-@fast_init
 @frozen
 class ConsumerGroupMetadataRecord(GroupWideRecord):
     """Epoch of a group (record type 3), which every change of the assignment's inputs increases.
@@ -77,7 +74,6 @@ class ConsumerGroupMetadataRecord(GroupWideRecord):
     RECORD_TYPE = 3
 
 
-@fast_init
 @frozen
 class ConsumerGroupPartitionMetadataRecord(GroupWideRecord):
     """Subscribed topics of a group (record type 4), written by Kafka 3.7 to 4.0; since then a hash replaces it."""
@@ -89,7 +85,6 @@ class ConsumerGroupPartitionMetadataRecord(GroupWideRecord):
     RECORD_TYPE = 4
 
 
-@fast_init
 @frozen
 class ConsumerGroupMemberMetadataRecord(MemberRecord):
     """Metadata of a member (record type 5).
@@ -114,7 +109,6 @@ class ConsumerGroupMemberMetadataRecord(MemberRecord):
     RECORD_TYPE = 5
 
 
-@fast_init
 @frozen
 class ConsumerGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     """Group epoch (record type 6) and time (Kafka 4.3; 0 if unknown) of the target assignment."""
@@ -127,7 +121,6 @@ class ConsumerGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     RECORD_TYPE = 6
 
 
-@fast_init
 @frozen
 class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
     """Target assignment of a member (record type 7)."""
@@ -140,7 +133,6 @@ class ConsumerGroupTargetAssignmentMemberRecord(MemberRecord):
     RECORD_TYPE = 7
 
 
-@fast_init
 @frozen
 class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
     """Current assignment of a member, and partitions to revoke (record type 8).
@@ -160,7 +152,6 @@ class ConsumerGroupCurrentMemberAssignmentRecord(MemberRecord):
     RECORD_TYPE = 8
 
 
-@fast_init
 @frozen
 class ConsumerGroupRegularExpressionRecord:
     """Topics that match a regular expression (record type 16).

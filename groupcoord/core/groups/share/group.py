@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Any, ClassVar, NamedTuple, TypeVar
 from uuid import UUID
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import ShareGroupSettings
-from groupcoord.core.fast_construct import fast_init
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import GroupEnvironment, ModernGroup
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
@@ -66,7 +66,6 @@ class NamedPartitions(NamedTuple):
 PartitionsByTopic = Mapping[UUID, frozenset[int]]
 
 
-@fast_init
 @frozen
 class StatePartitions:
     """Share-partition states of a group at the share coordinator, by topic id.
@@ -204,7 +203,6 @@ STABLE = 0
 """The only state of a member, in its record."""
 
 
-@fast_init
 @frozen
 class ShareAssignment:
     """Assignment of a member: the value of its record of type 14."""
@@ -220,7 +218,6 @@ class ShareAssignment:
 NEW_ASSIGNMENT = ShareAssignment()
 
 
-@fast_init
 @frozen
 class ShareMember(ModernMember):
     """A member of a share group; there are no static ones."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import cast
 from uuid import UUID
 
-from attrs import frozen
-
 from groupcoord.core.events import Cause
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.state import find_member
 from groupcoord.core.groups.group import Deletion, Group

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from attrs import define, evolve
+from attrs import evolve
 
 from groupcoord.core.consumer_protocol import TopicPartition
+from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.share.group import (
     PartitionsByTopic,

@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
-from attrs import frozen
-
-from groupcoord.core.fast_construct import fast_init
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord, TopicPartitions
 
 NEVER_CHANGES = True  # all of its classes: see forking/copies.py
@@ -32,7 +30,6 @@ class NamedTopic(NamedTuple):
     topic_name: str
 
 
-@fast_init
 @frozen
 class ShareGroupMemberMetadataRecord(MemberRecord):
     """Metadata of a member (record type 10)."""
@@ -52,7 +49,6 @@ class ShareGroupMemberMetadataRecord(MemberRecord):
     RECORD_TYPE = 10
 
 
-@fast_init
 @frozen
 class ShareGroupMetadataRecord(GroupWideRecord):
     """Epoch of a group, and the hash of its subscribed topics (record type 11)."""
@@ -65,7 +61,6 @@ class ShareGroupMetadataRecord(GroupWideRecord):
     RECORD_TYPE = 11
 
 
-@fast_init
 @frozen
 class ShareGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     """Group epoch and time of the target assignment; 0: unknown (record type 12)."""
@@ -78,7 +73,6 @@ class ShareGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     RECORD_TYPE = 12
 
 
-@fast_init
 @frozen
 class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
     """Target assignment of a member (record type 13)."""
@@ -91,7 +85,6 @@ class ShareGroupTargetAssignmentMemberRecord(MemberRecord):
     RECORD_TYPE = 13
 
 
-@fast_init
 @frozen
 class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
     """Current assignment of a member (record type 14). ``state`` is always 0 for STABLE."""
@@ -107,7 +100,6 @@ class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
     RECORD_TYPE = 14
 
 
-@fast_init
 @frozen
 class ShareGroupStatePartitionMetadataRecord(GroupWideRecord):
     """Partitions whose states at the share coordinator are initializing, initialized or being deleted (type 15)."""

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Protocol
 
-from attrs import define, field, frozen
+from attrs import field
 
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.javacompat import (
     HashTable,
     PriorityQueue,

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from enum import Enum
 from typing import Any, ClassVar
 
-from attrs import astuple, define, field, frozen
+from attrs import astuple, field
 
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import StreamsGroupSettings
-from groupcoord.core.fast_construct import fast_init
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
 from groupcoord.core.groups.base.topics import KnownTopics
@@ -62,7 +62,6 @@ Holders = tuple[str, ...]
 HolderChange = Callable[[str, Task, str], None]
 
 
-@fast_init
 @frozen
 class StreamsMember(ModernMember):
     """A member of a streams group."""

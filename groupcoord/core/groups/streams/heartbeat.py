@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, MemberAdded, RebalanceStarted, Trigger
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.groups.base.assignor import PartitionAssignorError
 from groupcoord.core.groups.base.state import check_capacity, identify, replace_member
 from groupcoord.core.groups.streams.assignors import (

@@ -6,8 +6,7 @@ Sources: ``GroupMetadataManager`` (``streamsGroupLeave``, ``streamsGroupStaticMe
 
 from __future__ import annotations
 
-from attrs import define
-
+from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import ConvertibleGroups, WhenConverted

@@ -9,9 +9,9 @@ from collections.abc import Mapping, MutableMapping, Set
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
-from groupcoord.core.fast_construct import fast_init, plain_members
+from groupcoord.core.fast_construct import frozen, plain_members
 from groupcoord.core.groups.streams.assignors import Task
 from groupcoord.errors import ErrorCode
 
@@ -35,7 +35,6 @@ class TaskState(IntEnum):
 STATES_BY_NUMBER = {state.value: state for state in TaskState}
 
 
-@fast_init
 @frozen
 class HeldTasks:
     """Tasks of a member by role; active ones with the member's epoch at the assignment."""
@@ -64,7 +63,6 @@ class HeldTasks:
 NO_TASKS = HeldTasks()
 
 
-@fast_init
 @frozen
 class TaskAssignment:
     """Assignment of a member: the value of its StreamsGroupCurrentMemberAssignment record (type 22).

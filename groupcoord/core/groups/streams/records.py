@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from attrs import frozen
-
-from groupcoord.core.fast_construct import fast_init
+from groupcoord.core.fast_construct import frozen
 from groupcoord.core.javacompat import hash_map_order
 from groupcoord.core.log.record_keys import GroupWideRecord, MemberRecord
 
@@ -116,7 +114,6 @@ class Subtopology(NamedTuple):
         return *self.source_topics, *(topic.name for topic in self.repartition_source_topics)
 
 
-@fast_init
 @frozen
 class StreamsGroupMetadataRecord(GroupWideRecord):
     """Epoch of a group, which every change of the assignment's inputs increases, and some of these inputs (type 17).
@@ -141,7 +138,6 @@ class StreamsGroupMetadataRecord(GroupWideRecord):
     RECORD_TYPE = 17
 
 
-@fast_init
 @frozen
 class StreamsGroupMemberMetadataRecord(MemberRecord):
     """Metadata of a member (record type 19)."""
@@ -162,7 +158,6 @@ class StreamsGroupMemberMetadataRecord(MemberRecord):
     RECORD_TYPE = 19
 
 
-@fast_init
 @frozen
 class StreamsGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     """Group epoch and time of the target assignment (record type 20); time 0 without members."""
@@ -175,7 +170,6 @@ class StreamsGroupTargetAssignmentMetadataRecord(GroupWideRecord):
     RECORD_TYPE = 20
 
 
-@fast_init
 @frozen
 class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
     """Target assignment of a member (record type 21)."""
@@ -190,7 +184,6 @@ class StreamsGroupTargetAssignmentMemberRecord(MemberRecord):
     RECORD_TYPE = 21
 
 
-@fast_init
 @frozen
 class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
     """Current assignment of a member, and tasks to revoke (record type 22).
@@ -214,7 +207,6 @@ class StreamsGroupCurrentMemberAssignmentRecord(MemberRecord):
     RECORD_TYPE = 22
 
 
-@fast_init
 @frozen
 class StreamsGroupTopologyRecord(GroupWideRecord):
     """Topology of a group (record type 23), as its first member sent it."""

@@ -12,9 +12,9 @@ from enum import IntEnum
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from attrs import define, field, frozen
+from attrs import field
 
-from groupcoord.core.fast_construct import plain_members
+from groupcoord.core.fast_construct import define, frozen, plain_members
 from groupcoord.core.groups.streams.records import StreamsGroupTopologyRecord, Subtopology, TopicInfo
 from groupcoord.core.host_queries import InternalTopic, InternalTopicsCreated
 from groupcoord.core.javacompat import hash_map_order, string_sort_key
