@@ -248,8 +248,7 @@ class SlotStore:
         owned = self._owned.get(partition)
         if owned is None:
             # Each take-over is another ownership with another tag, since messages of two must differ.
-            owned = self._owned[partition] = _Owned(SlotWriter(self._new_tag(), body_bytes_max=self._body_bytes_max))
-            owned.writer.take_over()
+            self._owned[partition] = _Owned(SlotWriter(self._new_tag(), body_bytes_max=self._body_bytes_max))
             self.on_work()
 
     def give_up(self, partition: int, reason: str) -> None:

@@ -76,7 +76,6 @@ def test_owners_take_over_from_each_other(engine: Engine) -> None:
         former: SlotWriter | None = None
         for life, slot_log in enumerate((one, other, one)):
             writer = SlotWriter(life.to_bytes(16, "big"))
-            writer.take_over()
             (loaded,) = await work(slot_log, writer)
             assert isinstance(loaded, Loaded)
             assert loaded.appends == acknowledged

@@ -80,7 +80,6 @@ class SlotLogMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.lives = [self.new_life() for _ in range(OWNERS)]
-        self.lives[0].writer.take_over()
 
     def new_life(self) -> Life:
         tag = len(self.all_lives).to_bytes(16, "big")
@@ -94,8 +93,6 @@ class SlotLogMachine(RuleBasedStateMachine):
     def take_over(self, number: int) -> None:
         if self.lives[number].writer.state is State.LOST:
             self.lives[number] = self.new_life()
-        if self.lives[number].writer.state is State.IDLE:
-            self.lives[number].writer.take_over()
 
     @rule(number=st.integers(0, OWNERS - 1))
     def restart(self, number: int) -> None:
@@ -239,7 +236,6 @@ class SlotLogMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """A new owner finds everything."""
         life = self.new_life()
-        life.writer.take_over()
         while life.state is None:
             operation = life.writer.next_operation()
             assert operation is not None
@@ -257,7 +253,6 @@ TestSlotLog.settings = settings(max_examples=80, stateful_step_count=60)
 def owner(machine: SlotLogMachine, *bodies: bytes) -> Life:
     """Return a life that has taken over, and appended."""
     life = machine.new_life()
-    life.writer.take_over()
     work(machine, life)
     for body in bodies:
         life.bodies.append(body)
@@ -326,7 +321,6 @@ def test_what_was_purged_meanwhile_is_read_from_its_snapshot() -> None:
     purge = life.writer.next_operation()
     assert isinstance(purge, Purge)
     other = machine.new_life()
-    other.writer.take_over()
     work(machine, other, 3)
     assert other.writer.state is State.READING
     machine.carry_out(purge, 0)
@@ -340,7 +334,6 @@ def test_who_finds_something_else_does_not_take_over(payload: bytes) -> None:
     machine = SlotLogMachine()
     machine.history.append(payload)
     life = machine.new_life()
-    life.writer.take_over()
     for _ in range(4):
         operation = life.writer.next_operation()
         if operation is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import pytest
 from attrs import evolve
 
 from groupcoord import Config
-from groupcoord.cluster.slot_log import Kind, Message
-from groupcoord.cluster.slot_writer import Operation, Put, SlotWriter, State
+from groupcoord.cluster.slot_log import Kind, Message, Slot
+from groupcoord.cluster.slot_writer import Operation, Put, Read, SlotWriter
 from groupcoord.coordinator.ownership import Ownership
 from groupcoord.sim import (
     ClusterOptions,
@@ -282,13 +282,11 @@ def test_seeds_with_a_deposed_owner(seed: int) -> None:
 
 def test_who_does_not_read_up_to_its_fence_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner that trusts a lagging reader serves an older state."""
-    has_read_on = SlotWriter._has_read_on
 
-    def believes_anything(self: SlotWriter, read: object, slots: list) -> None:  # type: ignore[type-arg]
-        has_read_on(self, read, [*slots[:-1], slots[-1]._replace(number=self.epoch)])  # type: ignore[arg-type]
-        assert self.state is not State.READING
+    def believe_anything(self: SlotWriter) -> Generator[Read, list[Slot], list[Slot]]:
+        return (yield Read(0))
 
-    monkeypatch.setattr(SlotWriter, "_has_read_on", believes_anything)
+    monkeypatch.setattr(SlotWriter, "_read_up_to_fence", believe_anything)
     crash = NodeCrash(start_ms=30_000, end_ms=60_000, node_id=1)
     lags = evolve(SHARED, replicas=ReplicaOptions(stale_percent=90))
     with pytest.raises(LawBrokenError):
