@@ -21,8 +21,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import repeat
 from operator import attrgetter
+from types import ModuleType
 from typing import NamedTuple, Protocol, overload, runtime_checkable
 from uuid import UUID
 
@@ -530,3 +532,12 @@ class MemoryLogStore:
             end_offset += 1
         self._end_offsets[partition] = end_offset
         return base_offset
+
+
+def import_driver(module: str, user: str, package: str, extra: str) -> ModuleType:
+    """Import the driver of an optional store; ModuleNotFoundError names what to install."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        message = f"{user} needs {package}: pip install 'groupcoord[{extra}]'"
+        raise ModuleNotFoundError(message, name=error.name) from error

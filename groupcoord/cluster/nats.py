@@ -17,14 +17,17 @@ import random
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import urlopen
 
+from attrs import field, frozen
+
 from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogError
+from groupcoord.log_store import import_driver
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -45,10 +48,12 @@ _FOR_EVER_S = 10**6
 
 SCHEMES = ("nats://", "tls://")
 _PORT = 4222
-_SETTINGS = ("replicas", "monitor", "credentials", "nkey", "sslrootcert", "sslcert", "sslkey")
+_FILES = ("credentials", "nkey", "sslrootcert", "sslcert", "sslkey")
+_SETTINGS = ("replicas", "monitor", *_FILES)
 
 
-class NatsAddress(NamedTuple):
+@frozen
+class NatsAddress:
     """Addresses of the servers and how to connect to them.
 
     Attributes:
@@ -56,9 +61,7 @@ class NatsAddress(NamedTuple):
         user, password: credentials; empty to log in without.
         replicas: the number of servers that store each message.
         monitors: monitoring URLs of the servers.
-        credentials: a file with a user's JWT and seed.
-        nkey: a file with a user's seed.
-        root_certificates, certificate, key: files for TLS.
+        files: the files to log in with and for TLS, by setting.
         is_tls: whether connections are encrypted.
     """
 
@@ -67,11 +70,7 @@ class NatsAddress(NamedTuple):
     password: str = ""
     replicas: int = 3
     monitors: tuple[str, ...] = ()
-    credentials: str | None = None
-    nkey: str | None = None
-    root_certificates: str | None = None
-    certificate: str | None = None
-    key: str | None = None
+    files: Mapping[str, str] = field(factory=dict)
     is_tls: bool = False
 
     @classmethod
@@ -90,8 +89,7 @@ class NatsAddress(NamedTuple):
             raise ValueError("servers of NATS are named as nats://host:port,host:port")
         if unknown:
             raise ValueError(f"{unknown[0]} is no setting: there are {', '.join(_SETTINGS)}")
-        one = {name: values[-1] for name, values in said.items()}
-        replicas = one.get("replicas", "3")
+        replicas = said.get("replicas", ["3"])[-1]
         if replicas not in ("1", "3", "5"):
             raise ValueError(f"replicas={replicas} must be 1, 3 or 5")
         return cls(
@@ -100,44 +98,28 @@ class NatsAddress(NamedTuple):
             unquote(password),
             int(replicas),
             tuple(monitor.rstrip("/") for value in said.get("monitor", ()) for monitor in value.split(",")),
-            one.get("credentials"),
-            one.get("nkey"),
-            one.get("sslrootcert"),
-            one.get("sslcert"),
-            one.get("sslkey"),
+            {name: said[name][-1] for name in _FILES if name in said},
             parts.scheme == "tls",
         )
 
     def options(self) -> dict[str, Any]:
+        credentials, nkey, root_certificates, certificate, key = map(self.files.get, _FILES)
         found: dict[str, Any] = {
-            "user": self.user or None,
-            "password": self.password or None,
-            "user_credentials": self.credentials,
-            "nkeys_seed": self.nkey,
+            "user": self.user,
+            "password": self.password,
+            "user_credentials": credentials,
+            "nkeys_seed": nkey,
         }
-        if self.is_tls or self.root_certificates or self.certificate:
-            context = ssl.create_default_context(cafile=self.root_certificates)
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-            found["tls"] = context
-        return {name: value for name, value in found.items() if value is not None}
+        if self.is_tls or root_certificates or certificate:
+            found["tls"] = ssl.create_default_context(cafile=root_certificates)
+            if certificate is not None:
+                found["tls"].load_cert_chain(certificate, key)
+        return {name: value for name, value in found.items() if value}
 
 
 def _server(scheme: str, host: str) -> str:
-    parts = urlsplit(f"{scheme}://{host}")
-    return f"{scheme}://{host}" if parts.port is not None else f"{scheme}://{host}:{_PORT}"
-
-
-class _Asked:
-    def __init__(self, is_last: Callable[[Msg], bool]) -> None:
-        self.replies: list[Msg] = []
-        self.answer: asyncio.Future[list[Msg]] = asyncio.get_running_loop().create_future()
-        self._is_last = is_last
-
-    def replied(self, message: Msg) -> None:
-        self.replies.append(message)
-        if not self.answer.done() and self._is_last(message):
-            self.answer.set_result(self.replies)
+    server = f"{scheme}://{host}"
+    return server if urlsplit(server).port is not None else f"{server}:{_PORT}"
 
 
 class _Connection:
@@ -153,7 +135,7 @@ class _Connection:
         self.is_lost = False
         self.complaint: Exception | None = None
         self._server = server
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, asyncio.Queue[Msg | SlotLogError]] = {}
         self._inbox = ""
         self._count = 0
         self._watching: asyncio.Task[None] | None = None
@@ -178,11 +160,18 @@ class _Connection:
         self, subject: str, payload: bytes, headers: dict[str, str] | None, is_last: Callable[[Msg], bool]
     ) -> list[Msg]:
         self._count += 1
-        token, asked = str(self._count), _Asked(is_last)
-        self._asked[token] = asked
+        token = str(self._count)
+        replies: asyncio.Queue[Msg | SlotLogError] = asyncio.Queue()
+        self._asked[token] = replies
+        found: list[Msg] = []
         try:
             await self.client.publish(subject, payload, f"{self._inbox}.{token}", headers)
-            return await asked.answer
+            while not found or not is_last(found[-1]):
+                reply = await replies.get()
+                if isinstance(reply, SlotLogError):
+                    raise reply
+                found.append(reply)
+            return found
         finally:
             del self._asked[token]
 
@@ -192,9 +181,8 @@ class _Connection:
         self.is_lost = True
         if self._watching is not None:
             self._watching.cancel()
-        for asked in self._asked.values():
-            if not asked.answer.done():
-                asked.answer.set_exception(SlotLogError(f"the connection to {self._server} is lost: {reason}"))
+        for replies in self._asked.values():
+            replies.put_nowait(SlotLogError(f"the connection to {self._server} is lost: {reason}"))
 
     async def close(self) -> None:
         """Close the connection without waiting for a stopped server."""
@@ -219,9 +207,9 @@ class _Connection:
             await asyncio.sleep(WATCH_S)
 
     async def _replied(self, message: Msg) -> None:
-        asked = self._asked.get(message.subject.rpartition(".")[2])
-        if asked is not None:
-            asked.replied(message)
+        replies = self._asked.get(message.subject.rpartition(".")[2])
+        if replies is not None:
+            replies.put_nowait(message)
 
     async def _noted(self, error: Exception) -> None:
         self.complaint = error
@@ -238,13 +226,7 @@ class NatsConnections:
     """
 
     def __init__(self, address: NatsAddress) -> None:
-        try:
-            from nats.aio.client import Client
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "NatsSlotLog needs nats-py: pip install 'groupcoord[cluster]'", name=error.name
-            ) from error
-        self._new_client = Client
+        self._new_client = import_driver("nats.aio.client", "NatsSlotLog", "nats-py", "cluster").Client
         self._address = address
         # Nodes spread over the servers.
         self._servers = random.sample(address.servers, len(address.servers))
@@ -406,13 +388,7 @@ class NatsSlotLog(ConnectedSlotLog):
         self._heard: dict[str, tuple[int, float]] = {}
         self._written_s = 0.0
 
-    async def open(self) -> None:
-        """Create the stream of announcements if it does not exist, and log each setting that endangers acknowledged
-        records.
-
-        Raises:
-            SlotLogError: no server can be reached, or the server is not supported.
-        """
+    async def _connect(self) -> Iterable[str]:
         try:
             async with asyncio.timeout(OPEN_S):
                 client = await self._connections.client()
@@ -425,21 +401,15 @@ class NatsSlotLog(ConnectedSlotLog):
                         f"max_payload of nats-server is {client.max_payload} bytes: set max_payload: 2MB"
                     )
                 await self._make_stream(self._beats)
-                problems = [
-                    *unsafe_streams(await self._streams(), self._address.replicas),
-                    *unsafe_servers(await _settings(self._address.monitors)),
-                ]
+                streams = unsafe_streams(await self._streams(), self._address.replicas)
+                return [*streams, *unsafe_servers(await _settings(self._address.monitors))]
         except TimeoutError:
             raise SlotLogError(f"JetStream does not answer for {OPEN_S} s") from None
         except BaseException:
             await self.close()
             raise
-        self.warn_of(problems)
-        self.is_open = True
 
-    async def close(self) -> None:
-        """Close the connection."""
-        self.is_open = False
+    async def _disconnect(self) -> None:
         await self._connections.close()
 
     # ------------------------------------------------------------ slots
@@ -629,10 +599,10 @@ def _node(subject: str) -> str:
 # ---------------------------------------------------------------- unsafe settings
 
 
-async def _settings(monitors: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+async def _settings(monitors: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
     """Return the JetStream settings of servers by monitoring URL, None for a server that does not answer."""
-    asked = {monitor: asyncio.create_task(asyncio.to_thread(_setting, monitor)) for monitor in monitors}
-    return {monitor: await one for monitor, one in asked.items()}
+    found = await asyncio.gather(*(asyncio.to_thread(_setting, monitor) for monitor in monitors))
+    return dict(zip(monitors, found, strict=True))
 
 
 def _setting(monitor: str) -> Mapping[str, Any] | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogError
+from groupcoord.log_store import import_driver
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -52,17 +53,11 @@ class PostgresSlotLog(ConnectedSlotLog):
     """
 
     def __init__(self, conninfo: str, *, name: str = "groupcoord", connections_max: int = CONNECTIONS_MAX) -> None:
-        try:
-            import psycopg
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "PostgresSlotLog needs psycopg: pip install 'groupcoord[postgres]'", name=error.name
-            ) from error
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a table: {_NAME.pattern}")
         if connections_max < 1:
             raise ValueError(f"connections_max={connections_max} must be at least 1")
-        self._psycopg = psycopg
+        self._psycopg = import_driver("psycopg", "PostgresSlotLog", "psycopg", "postgres")
         self._conninfo = conninfo
         self._slots, self._nodes = f"{name}_slots", f"{name}_nodes"
         self._free: list[AsyncConnection[Any]] = []
@@ -70,12 +65,7 @@ class PostgresSlotLog(ConnectedSlotLog):
         self._beat_turns = asyncio.Semaphore(1)  # heartbeats must not wait for writes
         self._ending: set[asyncio.Task[Sequence[Any]]] = set()
 
-    async def open(self) -> None:
-        """Create missing tables, and log each setting that endangers acknowledged records.
-
-        Raises:
-            SlotLogError: the database can't be reached, or the user may not create tables.
-        """
+    async def _connect(self) -> Iterable[str]:
         ((are_there,),) = await self._ask(
             "SELECT to_regclass(%(slots)s) IS NOT NULL AND to_regclass(%(nodes)s) IS NOT NULL",
             slots=self._slots,
@@ -87,11 +77,10 @@ class PostgresSlotLog(ConnectedSlotLog):
         await self._ask(f"DELETE FROM {self._nodes} WHERE said_at < clock_timestamp() - INTERVAL '{FORGOTTEN_AFTER}'")
         names = ", ".join(f"'{name}'" for name in {_STANDBYS, *(name for name, _ in _UNSAFE)})
         settings = dict(await self._ask(f"SELECT name, setting FROM pg_settings WHERE name IN ({names})"))
-        self.warn_of(unsafe_settings(settings))
         unlogged = "SELECT relname FROM pg_class WHERE oid = to_regclass(%(slots)s) AND relpersistence <> 'p'"
         tables = await self._ask(unlogged, slots=self._slots)
-        self.warn_of(f"table {name} is not permanent: a crash of the database empties it" for (name,) in tables)
-        self.is_open = True
+        permanence = (f"table {name} is not permanent: a crash of the database empties it" for (name,) in tables)
+        return [*unsafe_settings(settings), *permanence]
 
     async def _make_tables(self) -> None:
         # Concurrent creation of a table fails in spite of IF NOT EXISTS.
@@ -105,9 +94,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             "COMMIT",
         )
 
-    async def close(self) -> None:
-        """Close all connections."""
-        self.is_open = False
+    async def _disconnect(self) -> None:
         for asking in self._ending:
             asking.cancel()
         if self._ending:
@@ -178,7 +165,7 @@ class PostgresSlotLog(ConnectedSlotLog):
     async def _ask_in_turn(self, turns: asyncio.Semaphore, *statements: str, **values: object) -> Sequence[Any]:
         async with turns:
             try:
-                connection = self._free.pop() if self._free else await self._connect()
+                connection = self._free.pop() if self._free else await self._open_connection()
             except self._psycopg.Error as error:
                 raise SlotLogError(str(error)) from error
             asking = asyncio.create_task(self._execute(connection, statements, values))
@@ -214,8 +201,9 @@ class PostgresSlotLog(ConnectedSlotLog):
         if not asking.cancelled():
             asking.exception()  # the result is not needed
 
-    async def _connect(self) -> AsyncConnection[Any]:
-        return await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+    async def _open_connection(self) -> AsyncConnection[Any]:
+        connection: AsyncConnection[Any] = await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+        return connection
 
 
 def unsafe_settings(settings: Mapping[str, str]) -> Iterator[str]:

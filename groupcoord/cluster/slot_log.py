@@ -104,30 +104,35 @@ class ConnectedSlotLog(ABC):
 
     async def __aenter__(self) -> Self:
         await self.open()
-        self.is_open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.is_open = False
         await self.close()
 
-    @abstractmethod
     async def open(self) -> None:
         """Connect, create what is missing, and log a warning for each setting that endangers acknowledged records.
 
         Raises:
-            SlotLogError: the engine can't be reached or is not supported.
+            SlotLogError: the engine can't be reached or is not supported, or the user may not create what is missing.
         """
-
-    def warn_of(self, problems: Iterable[str]) -> None:
+        problems = await self._connect()
         for problem in problems if self.warns else ():
             logger.warning("%s", problem)
+        self.is_open = True
 
-    @abstractmethod
     async def close(self) -> None:
         """Close the connections."""
+        self.is_open = False
+        await self._disconnect()
+
+    @abstractmethod
+    async def _connect(self) -> Iterable[str]:
+        """Connect and return a line for each setting that endangers acknowledged records."""
+
+    @abstractmethod
+    async def _disconnect(self) -> None: ...
 
 
 class MemorySlotLog:

@@ -52,9 +52,9 @@ def servers(count: int = 1, **options: Any) -> Iterator[NatsServers]:
         ),
         (
             "tls://a?sslrootcert=r&sslcert=c&sslkey=k",
-            NatsAddress(("tls://a:4222",), root_certificates="r", certificate="c", key="k", is_tls=True),
+            NatsAddress(("tls://a:4222",), files={"sslrootcert": "r", "sslcert": "c", "sslkey": "k"}, is_tls=True),
         ),
-        ("nats://a?credentials=x.creds&nkey=y", NatsAddress(HOSTS[:1], credentials="x.creds", nkey="y")),
+        ("nats://a?credentials=x.creds&nkey=y", NatsAddress(HOSTS[:1], files={"credentials": "x.creds", "nkey": "y"})),
     ],
 )
 def test_what_a_url_says(url: str, address: NatsAddress) -> None:

@@ -76,10 +76,10 @@ def test_a_slot_store_without_a_replica() -> None:
 class UnopenedSlotLog(ConnectedSlotLog):
     """An engine that was not opened."""
 
-    async def open(self) -> None:
+    async def _connect(self) -> list[str]:
         raise AssertionError("not called")
 
-    async def close(self) -> None:
+    async def _disconnect(self) -> None:
         raise AssertionError("not called")
 
 

@@ -32,6 +32,7 @@ from groupcoord.log_store import (
     RecordTooLargeError,
     StorageError,
     Ticket,
+    import_driver,
 )
 from groupcoord.storage.compaction import ReplacedRecords
 
@@ -689,14 +690,8 @@ class PostgresLogStore(SqlLogStore):
         lease_ms: int = LEASE_MS,
         takes_over: bool = True,
     ) -> None:
-        try:
-            import psycopg
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "PostgresLogStore needs psycopg: pip install 'groupcoord[postgres]'", name=error.name
-            ) from error
-        self._psycopg = psycopg
-        self.error = psycopg.Error
+        self._psycopg = import_driver("psycopg", "PostgresLogStore", "psycopg", "postgres")
+        self.error = self._psycopg.Error
         self._conninfo = conninfo
         super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
 
