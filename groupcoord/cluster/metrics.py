@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from groupcoord.cluster.participant import ReplicaStatus
+from groupcoord.cluster.replica import ReplicaStatus
 
 PREFIX = "groupcoord_replica_"
 

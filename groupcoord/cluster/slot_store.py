@@ -141,6 +141,7 @@ class SlotStore:
         on_work: is called when there is an operation to execute. It must not call back into the store.
         take_overs: how many times a log partition was taken over.
         losses: how many times an owned log partition turned out to belong to another owner.
+        is_look_wanted: True while an ownership check is requested.
     """
 
     def __init__(
@@ -154,9 +155,9 @@ class SlotStore:
         self._new_tag = new_tag
         self._body_bytes_max = body_bytes_max
         self.take_overs = self.losses = 0
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
         self._snapshot_bytes_min = snapshot_bytes_min
-        self._is_look_wanted = False
+        self.is_look_wanted = False
         self._owned: dict[int, _Owned] = {}
         self._answers: list[tuple[Ticket, int | LogStoreError]] = []
         self._changes: list[Taken | Gone] = []
@@ -177,14 +178,9 @@ class SlotStore:
         owned.append(ticket, records)
         self.on_work()
 
-    @property
-    def lease_ms(self) -> int | None:
-        """Time for which an owner may answer after an ownership check, in milliseconds, or None."""
-        return self._lease_ms
-
     def check_ownership(self) -> bool:
         """Request an ownership check and return False: the answer comes later."""
-        self._is_look_wanted = True
+        self.is_look_wanted = True
         self.on_work()
         return False
 
@@ -280,16 +276,6 @@ class SlotStore:
             partition: PartitionFigures(epoch, one.appended_bytes, one.snapshot_bytes)
             for partition, epoch, one in found
         }
-
-    @property
-    def is_look_wanted(self) -> bool:
-        """True while an ownership check is requested."""
-        return self._is_look_wanted
-
-    def take_look(self) -> bool:
-        """Return whether an ownership check was requested, and clear the request."""
-        is_wanted, self._is_look_wanted = self._is_look_wanted, False
-        return is_wanted
 
     def next_operations(self) -> list[tuple[int, Operation]]:
         """Return the operations to execute now, at most one for each log partition."""

@@ -23,7 +23,7 @@ from groupcoord.broker.work import Token
 from groupcoord.clock import Clock
 from groupcoord.cluster.documents import SlotDocuments
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Announcement
-from groupcoord.cluster.participant import Participant, ReplicaStatus
+from groupcoord.cluster.replica import Participant, ReplicaStatus
 from groupcoord.cluster.slot_log import SlotLog
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.coordinator import GroupCoordinator
@@ -230,7 +230,7 @@ class ClusterNode:
 
     def _heard(self) -> None:
         assert self._participant is not None
-        said = self._participant.sharing.addresses.items()
+        said = self._participant.sharing.membership.addresses.items()
         found = {name: address for name, text in said if (address := NodeAddress.decoded(text)) is not None}
         if found == self._known:
             return

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from groupcoord import Config, GroupCoordinator
 from groupcoord.clock import ManualClock
 from groupcoord.cluster.membership import Membership
-from groupcoord.cluster.participant import Sharing, carry_out
+from groupcoord.cluster.replica import Sharing, carry_out
 from groupcoord.cluster.shared_log import agree_on_partition_count
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN, SlotStore, Taken

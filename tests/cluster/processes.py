@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from groupcoord.cluster.participant import carry_out
+from groupcoord.cluster.replica import carry_out
 from groupcoord.cluster.slot_log import SlotLog
 from groupcoord.cluster.slot_store import SlotStore, Taken
 from groupcoord.core.log.hard_state import HardState

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.cluster.participant import carry_out
+from groupcoord.cluster.replica import carry_out
 from groupcoord.cluster.shared_log import NoLogError, copy_log
 from groupcoord.cluster.slot_log import SlotLog, SlotLogError
 from groupcoord.cluster.slot_writer import UNKNOWN, Acknowledged, Event, Failed, Loaded, Lost, SlotWriter

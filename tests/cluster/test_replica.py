@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
-from groupcoord.cluster import participant
+from groupcoord.cluster import replica as replica_module
 from groupcoord.cluster.replica import Replica
 from groupcoord.cluster.shared_log import LayoutError
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog, SlotLogError
@@ -168,7 +168,7 @@ def test_whatever_an_engine_raises_it_is_asked_again(caplog: pytest.LogCaptureFi
 
 def test_who_was_cut_off_does_not_wait_for_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that is heard again sends new requests to the engine, before old ones time out."""
-    monkeypatch.setattr(participant, "OPERATION_S", 60.0)
+    monkeypatch.setattr(replica_module, "OPERATION_S", 60.0)
 
     async def act() -> None:
         slot_log = SilentSlotLog()

@@ -93,7 +93,7 @@ def test_each_log_partition_is_served_by_one_and_all_know_by_whom() -> None:
     for node in nodes:
         for partition, name in served.items():
             group_id = group_in(node, partition)
-            owner = node.sharing.coordinator_of(group_id)
+            owner = node.sharing.owner_of(node.core.partition_of(group_id))
             assert owner is not None
             assert (owner.node_id, owner.address) == (name, f"host-{name}")
             (group,) = node.core.call(OffsetFetch((GroupToFetch(group_id),))).groups
@@ -129,7 +129,7 @@ def test_who_leaves_is_replaced_at_once() -> None:
     leaver.leave()
     other.run()
     assert owners([other]) == dict.fromkeys(range(PARTITIONS), other.name)
-    assert leaver.sharing.coordinator_of(group_in(leaver, lost[0])) is None, "as far as it has heard"
+    assert leaver.sharing.owner_of(lost[0]) is None, "as far as it has heard"
 
 
 def test_nothing_is_loaded_before_it_was_announced() -> None:

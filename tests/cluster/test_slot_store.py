@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from groupcoord.cluster.metrics import ReplicaCollector
-from groupcoord.cluster.participant import ReplicaStatus
+from groupcoord.cluster.replica import ReplicaStatus
 from groupcoord.cluster.shared_log import LayoutError, NoLogError, agree_on_partition_count, partition_count_of
 from groupcoord.cluster.slot_log import (
     LAYOUT_PARTITION,

@@ -16,7 +16,7 @@ from groupcoord import Config, ErrorCode, SystemClock
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.cluster import documents as documents_module
-from groupcoord.cluster import participant
+from groupcoord.cluster import replica
 from groupcoord.cluster.documents import SlotDocuments
 from groupcoord.cluster.slot_log import MemorySlotLog
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -36,7 +36,7 @@ ELECT_LEADERS, IS_TRANSACTIONAL = 43, 1
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents_module, "LOOK_S", 0.005)
     numbers = itertools.count()
-    monkeypatch.setattr(participant, "uuid4", lambda: f"process-{next(numbers)}")  # of two, each has some groups
+    monkeypatch.setattr(replica, "uuid4", lambda: f"process-{next(numbers)}")  # of two, each has some groups
 
 
 @define
@@ -338,7 +338,7 @@ async def test_no_answer_leaves_after_the_lease(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.undo()
         await until(lambda: _is_taken(node, GROUPS[0], 43))
 
-        monkeypatch.setattr(coordinator.log_store, "take_look", lambda: False)
+        monkeypatch.setattr(coordinator.log_store, "check_ownership", lambda: False)
         coordinator._ownership.lease_end_ms = 1  # type: ignore[union-attr]
         assert await ask(node, api_versions(1))
         assert coordinator.is_lease_over

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from groupcoord.cluster.membership import Membership
-from groupcoord.cluster.participant import Sharing, carry_out
+from groupcoord.cluster.replica import Sharing, carry_out
 from groupcoord.cluster.slot_log import TAG_BYTES, Beat, Kind, MemorySlotLog, Message, Slot, join, split
 from groupcoord.cluster.slot_store import SlotStore
 from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Put, Read, Unknown
