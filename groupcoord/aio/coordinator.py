@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from groupcoord.aio.log_store import TaskLogStore
+from groupcoord.aio.log_store import TaskLogStore, prepared
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.coordinator.answers import resolve, sleep_s, tell_lost
+from groupcoord.coordinator.answers import CoordinatorRunner, resolve, sleep_s
 from groupcoord.coordinator.loading import LoadError
 from groupcoord.coordinator.share_coordinator import EmbeddedShare, ShareCoordinator
 from groupcoord.core.events import Event
@@ -39,7 +40,7 @@ async def load_in_portions(change: Callable[[Callable[[GroupCoordinator], bool]]
         await asyncio.sleep(0)
 
 
-class AsyncCoordinator:
+class AsyncCoordinator(CoordinatorRunner):
     """Coordinator on the running event loop: ``async with AsyncCoordinator(GroupCoordinator(…)) as coordinator``.
 
     Entering loads all log partitions, or raises as :meth:`start`; leaving closes. Use it in the thread of the event
@@ -68,26 +69,19 @@ class AsyncCoordinator:
         on_lost: Callable[[OwnershipLostError], None] | None = None,
         share: EmbeddedShare | None = None,
     ) -> None:
-        if not isinstance(coordinator, GroupCoordinator):
-            raise TypeError(f"AsyncCoordinator(GroupCoordinator(…)): it holds a coordinator, not {coordinator!r}")
-        self.coordinator = coordinator
         self._share = share
-        self._on_event = on_event
-        self._on_lost = on_lost
+        self._cores: tuple[GroupCoordinator | ShareCoordinator, ...] = (
+            (coordinator,) if share is None else (share.states, coordinator)
+        )
         self._body: asyncio.Task[Any] | None = None
         self._cancelled_before = 0
         self._is_body_cancelled = False
-        coordinator.on_lost = self._lose
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._seen_advances = -1
-        self._store = coordinator.log_store if isinstance(coordinator.log_store, TaskLogStore) else None
-        if isinstance(coordinator.log_store, AnsweringStore):
-            coordinator.log_store.answer_to(self)
+        super().__init__(coordinator, on_event, on_lost)
         if share is not None and isinstance(share.states.log_store, AnsweringStore):
             share.states.log_store.answer_to(_StatesAnswers(share.states, self._from_any_thread))
-        if on_event is not None:
-            coordinator.observe()
 
     async def __aenter__(self) -> AsyncCoordinator:
         try:
@@ -175,24 +169,8 @@ class AsyncCoordinator:
         finally:
             self._deliver()
 
-    # ------------------------------------------------------------ the log store's answers
-
-    def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """Pass on an answer of the log store, from any thread: see :meth:`GroupCoordinator.appended`.
-
-        A breach of the store's contract goes to the exception handler of the event loop.
-        """
-        self._from_any_thread(lambda coordinator: coordinator.appended(ticket, base_offset))
-
-    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """Pass on an answer of the log store, from any thread: see :meth:`GroupCoordinator.append_failed`."""
-        self._from_any_thread(lambda coordinator: coordinator.append_failed(ticket, error))
-
-    def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Pass on an answer of the log store, from any thread: see :meth:`GroupCoordinator.ownership_checked`."""
-        self._from_any_thread(lambda coordinator: coordinator.ownership_checked(error))
-
     def _from_any_thread(self, change: Callable[[GroupCoordinator], None]) -> None:
+        # A breach of the store's contract goes to the exception handler of the event loop.
         try:
             self._running_loop().call_soon_threadsafe(self.change, change)
         except RuntimeError:
@@ -212,12 +190,15 @@ class AsyncCoordinator:
         """
         self._loop = asyncio.get_running_loop()
         count = self.coordinator.config.offsets_topic_num_partitions
-        causes: dict[int, Exception] = {}
+        loads: list[Callable[[], Awaitable[None]]] = []
         if self._share is not None:
-            await self._load_states(self._share.states)
-        for partition in range(count) if partitions is None else partitions:
+            states = self._share.states
+            loads += [partial(self._load_states, states, partition) for partition in range(states.partition_count)]
+        loads += [partial(self.load, partition) for partition in (range(count) if partitions is None else partitions)]
+        causes: dict[int, Exception] = {}
+        for load in loads:
             try:
-                await self.load(partition)
+                await load()
             except LoadError as error:
                 causes.update(error.causes)
         if self.coordinator.lost is not None:
@@ -236,27 +217,13 @@ class AsyncCoordinator:
         self._loop = asyncio.get_running_loop()
         if not self.change(lambda coordinator: coordinator.begin_load(partition, leader_epoch)):
             return
-        try:
-            if self._store is not None:
-                await self._store.prepare(partition)
+        async with prepared(self.coordinator.log_store, partition):
             await load_in_portions(self.change, partition)
-        finally:
-            if self._store is not None:
-                self._store.forget_prepared(partition)
 
-    async def _load_states(self, states: ShareCoordinator) -> None:
-        store = states.log_store if isinstance(states.log_store, TaskLogStore) else None
-        causes: dict[int, Exception] = {}
-        for partition in range(states.partition_count):
-            if store is not None:
-                await store.prepare(partition)
-            try:
-                for _ in states.load_in_steps(partition):
-                    await asyncio.sleep(0)
-            except LoadError as error:
-                causes.update(error.causes)
-        if causes:
-            raise LoadError(causes)
+    async def _load_states(self, states: ShareCoordinator, partition: int) -> None:
+        async with prepared(states.log_store, partition):
+            for _ in states.load_in_steps(partition):
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Stop serving: waiting requests fail with NOT_COORDINATOR, later ones with COORDINATOR_NOT_AVAILABLE.
@@ -271,12 +238,11 @@ class AsyncCoordinator:
             for partition in range(self._share.states.partition_count):
                 self._share.states.unload(partition)
             self._deliver()
-            if isinstance(self._share.states.log_store, TaskLogStore):
-                await self._share.states.log_store.finish()
         if self._timer is not None:
             self._timer.cancel()
-        if self._store is not None:
-            await self._store.finish()
+        for core in self._cores:
+            if isinstance(core.log_store, TaskLogStore):
+                await core.log_store.finish()
 
     # ------------------------------------------------------------ inside
 
@@ -291,7 +257,7 @@ class AsyncCoordinator:
         resolve(self.coordinator.take_replies())
         if self._on_event is not None and self.coordinator.has_events:
             self._running_loop().call_soon(self._deliver_events)
-        advances = self.coordinator.timer_advances + (0 if self._share is None else self._share.states.timer_advances)
+        advances = sum(core.timer_advances for core in self._cores)
         if self._timer is None or advances != self._seen_advances:
             self._seen_advances = advances
             self._set_timer()
@@ -303,7 +269,7 @@ class AsyncCoordinator:
             self._on_event(event)
 
     def _lose(self, error: OwnershipLostError) -> None:
-        tell_lost(error)
+        super()._lose(error)
         if self._on_lost is not None:
             self._running_loop().call_soon(self._on_lost, error)
         if self._body is not None:
@@ -312,8 +278,7 @@ class AsyncCoordinator:
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        pauses_s = (sleep_s(self.coordinator), None if self._share is None else sleep_s(self._share.states))
-        pause_s = min((each for each in pauses_s if each is not None), default=None)
+        pause_s = min((each for each in map(sleep_s, self._cores) if each is not None), default=None)
         self._timer = None if pause_s is None else self._running_loop().call_later(pause_s, self._wake)
 
     def _wake(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
 from groupcoord.errors import StoreContractError
@@ -157,6 +158,19 @@ class TaskLogStore:
                     self._coordinator.appended(ticket, base_offset)
         finally:
             del self._writers[partition]
+
+
+@asynccontextmanager
+async def prepared(store: object, partition: int) -> AsyncIterator[None]:
+    """Read a log partition of a :class:`TaskLogStore`, for a load within the context; nothing to do for others."""
+    if not isinstance(store, TaskLogStore):
+        yield
+        return
+    await store.prepare(partition)
+    try:
+        yield
+    finally:
+        store.forget_prepared(partition)
 
 
 class ThreadLogStore:

@@ -15,13 +15,12 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TypeVar, cast
 
-from groupcoord.coordinator.answers import resolve, sleep_s, tell_lost
+from groupcoord.coordinator.answers import CoordinatorRunner, resolve, sleep_s
 from groupcoord.coordinator.group_coordinator import GroupCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.messages import Reply, Request, Response
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import OwnershipLostError
-from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 
 __all__ = ["ThreadSafeCoordinator"]
 
@@ -31,7 +30,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ThreadSafeCoordinator:
+class ThreadSafeCoordinator(CoordinatorRunner):
     """Coordinator that threads share: ``with ThreadSafeCoordinator(GroupCoordinator(…)) as coordinator``.
 
     Entering calls :meth:`start`, which loads all log partitions and starts a thread for the timers; leaving closes
@@ -59,20 +58,11 @@ class ThreadSafeCoordinator:
         on_event: Callable[[Event], None] | None = None,
         on_lost: Callable[[OwnershipLostError], None] | None = None,
     ) -> None:
-        if not isinstance(coordinator, GroupCoordinator):
-            raise TypeError(f"ThreadSafeCoordinator(GroupCoordinator(…)): it holds a coordinator, not {coordinator!r}")
-        self.coordinator = coordinator
-        self._on_event = on_event
-        self._on_lost = on_lost
-        coordinator.on_lost = self._lose
         # Reentrant, because a store may answer inside of an append.
         self._changed = threading.Condition(threading.RLock())
         self._timekeeper: threading.Thread | None = None
         self._is_closed = False
-        if isinstance(coordinator.log_store, AnsweringStore):
-            coordinator.log_store.answer_to(self)
-        if on_event is not None:
-            coordinator.observe()
+        super().__init__(coordinator, on_event, on_lost)
 
     def __enter__(self) -> ThreadSafeCoordinator:
         try:
@@ -149,22 +139,11 @@ class ThreadSafeCoordinator:
         finally:
             resolve(replies)  # callers may send requests at once, and callbacks of futures may take time
 
-    # ------------------------------------------------------------ the log store's answers
-
-    def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """Pass on an answer of the log store: see :meth:`GroupCoordinator.appended`."""
-        self.change(lambda coordinator: coordinator.appended(ticket, base_offset))
-
-    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """Pass on an answer of the log store: see :meth:`GroupCoordinator.append_failed`."""
-        self.change(lambda coordinator: coordinator.append_failed(ticket, error))
-
-    def ownership_checked(self, error: LogStoreError | None = None) -> None:
-        """Pass on an answer of the log store: see :meth:`GroupCoordinator.ownership_checked`."""
-        self.change(lambda coordinator: coordinator.ownership_checked(error))
+    def _from_any_thread(self, change: Callable[[GroupCoordinator], None]) -> None:
+        self.change(change)
 
     def _lose(self, error: OwnershipLostError) -> None:
-        tell_lost(error)
+        super()._lose(error)
         if self._on_lost is not None:
             self._on_lost(error)
 

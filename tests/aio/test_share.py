@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from groupcoord import Config, ErrorCode, GroupCoordinator
+from groupcoord import Config, ErrorCode, GroupCoordinator, PartitionStatus
 from groupcoord.aio import AsyncCoordinator, TaskLogStore
 from groupcoord.coordinator.loading import LoadError
 from groupcoord.coordinator.share_coordinator import EmbeddedShare, ShareCoordinator
@@ -149,11 +149,13 @@ def test_a_log_that_cannot_be_read() -> None:
     program.states.log.read = fail  # type: ignore[method-assign, assignment]
 
     async def scenario() -> None:
-        async with program.start():
-            pass
+        coordinator = program.start()
+        with pytest.raises(LoadError):
+            await coordinator.start()
+        assert coordinator.coordinator.status(0) is PartitionStatus.ACTIVE, "the log of the groups is another one"
+        await coordinator.close()
 
-    with pytest.raises(LoadError):
-        run(scenario())
+    run(scenario())
 
 
 def test_whoever_waits_at_the_end_is_told() -> None:
