@@ -119,7 +119,14 @@ class ALONE:
     """``made`` of a structure that stands for the value of its only field."""
 
 
-FieldType = Scalar | Text | Array | Structure
+class Custom(NamedTuple):
+    """A type with its own codec: functions that return the reader or the writer for ``(version, flexible)``."""
+
+    reader: Callable[[int, bool], Reader[Any]]
+    writer: Callable[[int, bool], Writer]
+
+
+FieldType = Scalar | Text | Array | Structure | Custom
 
 INT8, INT16, UINT16, INT32, INT64, FLOAT64, BOOL = (Scalar(code) for code in "bhHiqd?")
 STRING, BYTES, UUID, RECORDS = (Text(kind) for kind in ("string", "bytes", "uuid", "records"))
@@ -185,10 +192,11 @@ class Source:
     def __init__(self, name: str, parameters: str) -> None:
         self._name = name
         self._lines = [f"def {name}({parameters}):"]
+        self.indent = 1
         self._objects: Values = {}
 
     def add(self, line: str) -> None:
-        self._lines.append(f"    {line}")
+        self._lines.append("    " * self.indent + line)
 
     def use(self, name: str, value: object) -> str:
         """Make an object available to the function, and return its name there."""
@@ -280,82 +288,126 @@ def reader_source(
         given: expressions of attributes that are no fields; with them the reader returns no position.
     """
     source = Source("read", parameters)
-    plain, tagged = _present_fields(fields, version, form)
-    offset = 0
-    for layout, run in _runs(plain):
-        at = f"position + {offset}" if offset else "position"
-        if layout is not None:
-            numbers = Struct(layout)
-            names = ", ".join([f"v{present.number}" for present in run])
-            source.add(f"{names}, = {source.use(f'unpack{run[0].number}', numbers.unpack_from)}(data, {at})")
-            offset += numbers.size
-        else:
-            number, field, _ = run[0]
-            read = source.use(f"read{number}", _field_reader(field, version, flexible, form))
-            source.add(f"v{number}, position = {read}(data, {at})")
-            offset = 0
-    if offset and (flexible or given is None):
-        source.add(f"position += {offset}")
-    if form.is_dict:
-        items = ", ".join([f"{name!r}: v{number}" for number, _, name in plain])
-        source.add(f"values = {{{items}}}")
-    if flexible:
-        _read_tagged_source(source, tagged, version, flexible, form)
-    value = "values" if form.is_dict else _make_source(source, fields, [*plain, *tagged], given or {})
-    source.add(f"return {value}" if given is not None else f"return {value}, position")
+    value, offset = _structure_source(source, "", fields, version, flexible, form, given or {})
+    source.add(f"return {value}" if given is not None else f"return {value}, {_place(offset)}")
     return source
 
 
-def _read_tagged_source(source: Source, tagged: list[_Present], version: int, flexible: bool, form: Form) -> None:
+def _place(offset: int) -> str:
+    return f"position + {offset}" if offset else "position"
+
+
+def _structure_source(
+    source: Source, prefix: str, fields: Structure, version: int, flexible: bool, form: Form, given: Mapping[str, str]
+) -> tuple[str, int]:
+    """Add the reading of a structure; return the expression of its value, and how far behind ``position`` it ends.
+
+    ``prefix``: begins the numbers of its variables, since arrays of structures are read in the same function.
+    """
+    plain, tagged = _present_fields(fields, version, form)
+    offset = 0
+    for layout, run in _runs(plain):
+        name = f"{prefix}{run[0].number}"
+        if layout is not None:
+            numbers = Struct(layout)
+            names = ", ".join([f"v{prefix}{present.number}" for present in run])
+            source.add(f"{names}, = {source.use(f'unpack{name}', numbers.unpack_from)}(data, {_place(offset)})")
+            offset += numbers.size
+            continue
+        field = run[0].field
+        if isinstance(field.type, Array) and isinstance(field.type.element, Structure):
+            _array_source(source, name, field, field.type.element, _place(offset), version, flexible, form)
+        else:
+            read = source.use(f"read{name}", _field_reader(field, version, flexible, form))
+            source.add(f"v{name}, position = {read}(data, {_place(offset)})")
+        offset = 0
+    if form.is_dict:
+        items = ", ".join([f"{name!r}: v{prefix}{number}" for number, _, name in plain])
+        source.add(f"values{prefix} = {{{items}}}")
+    if flexible:
+        kept = [present for present in tagged if present.attribute or not fields.by_name]
+        _read_tagged_source(source, prefix, tagged, kept, _place(offset), version, form)
+        source.add(f"    position += {offset + 1}")
+        offset = 0
+    if form.is_dict:
+        return f"values{prefix}", offset
+    return _make_source(source, prefix, fields, [*plain, *tagged], given), offset
+
+
+def _array_source(
+    source: Source, name: str, field: Field, element: Structure, at: str, version: int, flexible: bool, form: Form
+) -> None:
+    dialect = form.dialect(flexible)
+    read_length = dialect.read_nullable_array_length if field.nullable else dialect.read_array_length
+    source.add(f"length{name}, position = {source.use(f'read{name}', read_length)}(data, {at})")
+    source.add(f"v{name} = []")
+    source.add(f"for _ in range(length{name}):")
+    source.indent += 1
+    value, offset = _structure_source(source, f"{name}_", element, version, flexible, form, {})
+    source.add(f"v{name}.append({value})")
+    if offset:
+        source.add(f"position += {offset}")
+    source.indent -= 1
+    elements = f"v{name}" if form.is_of_tools else f"tuple(v{name})"
+    if field.nullable:
+        elements = f"None if length{name} < 0 else {elements}"
+    source.add(f"v{name} = {elements}")
+
+
+def _read_tagged_source(
+    source: Source, prefix: str, tagged: list[_Present], kept: list[_Present], at: str, version: int, form: Form
+) -> None:
     known = {
         present.field.tag: (
             present.attribute if form.is_dict else present.number,
-            _field_reader(present.field, version, flexible, form),
+            _field_reader(present.field, version, True, form),
             present.field.default,
         )
         for present in tagged
     }
     if not form.is_dict:
-        for number, field, _ in tagged:
-            source.add(f"v{number} = {source.use(f'default{number}', field.default)}")
-    source.add("if data[position]:")
-    source.use("read_tagged", partial(_read_tagged_fields, known, form))
-    source.add("    found, position = read_tagged(data, position)")
+        for number, field, _ in kept:
+            source.add(f"v{prefix}{number} = {source.use(f'default{prefix}{number}', field.default)}")
+    source.add(f"if data[{at}]:")
+    read = source.use(f"read_tagged{prefix}", partial(_read_tagged_fields, known, form))
+    source.add(f"    found, position = {read}(data, {at})")
     if form.is_dict:
-        source.add("    values.update(found)")
-    for number, _, _ in tagged if not form.is_dict else ():
-        source.add(f"    v{number} = found.get({number}, v{number})")
+        source.add(f"    values{prefix}.update(found)")
+    for number, _, _ in kept if not form.is_dict else ():
+        source.add(f"    v{prefix}{number} = found.get({number}, v{prefix}{number})")
     source.add("else:")
-    source.add("    position += 1")
 
 
-def _make_source(source: Source, fields: Structure, present: list[_Present], given: Mapping[str, str]) -> str:
+def _make_source(
+    source: Source, prefix: str, fields: Structure, present: list[_Present], given: Mapping[str, str]
+) -> str:
     made = fields.made
     if made is ALONE:
-        return "v0"
+        return f"v{prefix}0"
     numbers = {number for number, _, _ in present}
     values = [
-        f"v{number}" if number in numbers else source.use(f"default{number}", field.default)
+        f"v{prefix}{number}" if number in numbers else source.use(f"default{prefix}{number}", field.default)
         for number, field in enumerate(fields.fields)
     ]
     if made is None:
         return f"({', '.join(values)},)"
     if fields.by_name:
-        arguments = {name: f"v{number}" for number, _, name in present if name} | dict(given)
+        arguments = {name: values[number] for number, _, name in present if name} | dict(given)
     else:
         arguments = dict(zip(_attribute_names(made), values, strict=False))
     if not issubclass(made, tuple):
         for attribute in attributes_of(made):
             if attribute.init and attribute.default is NOTHING:
                 arguments.setdefault(attribute.name, "None")
-        return f"{source.use('make', made)}({', '.join([f'{name}={value}' for name, value in arguments.items()])})"
+        listed = ", ".join([f"{name}={value}" for name, value in arguments.items()])
+        return f"{source.use(f'make{prefix}', made)}({listed})"
     # The constructor of a named tuple takes twice as long.
     defaults = made._field_defaults  # type: ignore[attr-defined]
     in_order = [
-        arguments[name] if name in arguments else source.use(f"default_{name}", defaults[name])
+        arguments[name] if name in arguments else source.use(f"default{prefix}_{name}", defaults[name])
         for name in _attribute_names(made)
     ]
-    return f"{source.use('new', tuple.__new__)}({source.use('made', made)}, ({', '.join(in_order)},))"
+    return f"{source.use('new', tuple.__new__)}({source.use(f'made{prefix}', made)}, ({', '.join(in_order)},))"
 
 
 def _read_tagged_fields(
@@ -394,6 +446,8 @@ def _read_tagged_fields(
 
 def _field_reader(field: Field, version: int, flexible: bool, form: Form) -> Reader[Any]:
     kind, dialect = field.type, form.dialect(flexible)
+    if isinstance(kind, Custom):
+        return kind.reader(version, flexible)
     if isinstance(kind, Scalar):
         return _scalar_reader(kind)
     if isinstance(kind, Structure):
@@ -408,13 +462,15 @@ def _field_reader(field: Field, version: int, flexible: bool, form: Form) -> Rea
         return _read_uuid_text if form.is_of_tools else read_uuid
     if kind is STRING:
         return dialect.read_nullable_string if field.nullable else dialect.read_string
-    read_bytes: Reader[Any] = dialect.read_nullable_bytes if field.nullable else dialect.read_bytes
-    return partial(_read_records, read_bytes) if kind is RECORDS else read_bytes
+    if kind is RECORDS:
+        return partial(_read_records, dialect.read_length)
+    return dialect.read_nullable_bytes if field.nullable else dialect.read_bytes
 
 
-def _read_records(read_bytes: Reader[Any], data: bytes, position: int) -> tuple[Any, int]:
+def _read_records(read_length: Reader[int], data: bytes, position: int) -> tuple[memoryview | None, int]:
     """Read batches of records as a view, because they may be large and are passed on."""
-    return read_bytes(memoryview(data), position)  # type: ignore[arg-type]
+    length, position = read_length(data, position)
+    return (None, position) if length < 0 else read_content(memoryview(data), position, length)
 
 
 def _scalar_reader(kind: Scalar) -> Reader[Any]:
@@ -518,6 +574,10 @@ def _part_source(source: Source, present: _Present, value: str, version: int, fl
         return f"{value}.bytes"
     if field.type is STRING and form.is_protocol and not field.nullable:
         return f"{source.use(f'write{number}', form.dialect(flexible).write_string)}({value} or '')"
+    if field.type is STRING and form.is_protocol:
+        dialect = form.dialect(flexible)
+        null, write = dialect.write_nullable_string(None), source.use(f"write{number}", dialect.write_string)
+        return f"({null!r} if {value} is None else {write}({value}))"
     if isinstance(field.type, Structure) and field.nullable and field.tag is None and not form.is_dict:
         write = source.use(f"write{number}", writer_of(field.type, version, flexible, form))
         return f"(b'\\xff' if {value} is None else b'\\x01' + {write}({value}))"
@@ -537,7 +597,7 @@ def _get_source(source: Source, fields: Structure, present: _Present, form: Form
 
 
 def _tagged_source(source: Source, fields: Structure, tagged: list[_Present], version: int, form: Form) -> str:
-    lines = []
+    lines, conditions = [], []
     for present in tagged:
         number, field, name = present
         write = source.use(f"write{number}", _field_writer(field, version, True, form))
@@ -546,9 +606,12 @@ def _tagged_source(source: Source, fields: Structure, tagged: list[_Present], ve
         if not form.is_dict:
             condition = f"{got} != {source.use(f'default{number}', field.default)}"
         lines.append(f"*((({field.tag}, {write}({got})),) if {condition} else ())")
+        conditions.append(condition)
     if form.is_of_tools:
         lines.append(f"*value.get({UNKNOWN_TAGS!r}, ())")
-    return f"{source.use('write_tagged', _write_tagged_fields)}([{', '.join(lines)}])"
+        conditions.append(f"{UNKNOWN_TAGS!r} in value")
+    written = f"{source.use('write_tagged', _write_tagged_fields)}([{', '.join(lines)}])"
+    return f"({written} if {' or '.join(conditions)} else b'\\0')"
 
 
 def _write_tagged_fields(contents: list[tuple[int, bytes]]) -> bytes:
@@ -560,6 +623,8 @@ def _write_tagged_fields(contents: list[tuple[int, bytes]]) -> bytes:
 
 def _field_writer(field: Field, version: int, flexible: bool, form: Form) -> Writer:
     kind, dialect = field.type, form.dialect(flexible)
+    if isinstance(kind, Custom):
+        return kind.writer(version, flexible)
     if isinstance(kind, Scalar):
         return Struct(">" + kind.code).pack
     if isinstance(kind, Structure):

@@ -167,7 +167,7 @@ def read_uuid(frame: bytes, position: int) -> tuple[UUID, int]:
     end = position + 16
     if end > len(frame):
         raise MalformedError(f"a UUID where {len(frame) - position} bytes are left")
-    return topic_id_of(frame[position:end]), end
+    return topic_id_of(bytes(frame[position:end])), end  # the cache must not hold a view of a frame
 
 
 def check_array_length(frame: bytes, position: int, length: int) -> int:
