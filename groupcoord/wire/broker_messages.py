@@ -335,7 +335,7 @@ class FetchedPartitionData(NamedTuple):
         aborted_transactions: pairs of ``(producer_id, first_offset)``, or None if not requested.
         records: batches back to back, in any number of pieces.
         diverging_epoch: the last epoch up to that of the client's last record and its end, if the log does not hold
-            that record. It excludes a current leader.
+            that record.
     """
 
     partition_index: int
@@ -393,13 +393,20 @@ class Produce(Request["ProduceResponse"]):
     adds_partitions: bool = True
 
 
+class RefusedRecord(NamedTuple):
+    """A record that caused an error, by its index in the batch."""
+
+    batch_index: int
+    message: str | None
+
+
 class ProducedPartition(NamedTuple):
     """Result for the records of one partition.
 
     Attributes:
         log_append_time_ms: -1 if the records kept their timestamps.
         log_start_offset: Kafka sends it with some errors, too.
-        refused_records: indexes of the records in the batch that caused the error.
+        refused_records: the records that caused the error.
     """
 
     partition_index: int
@@ -408,7 +415,7 @@ class ProducedPartition(NamedTuple):
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
-    refused_records: tuple[int, ...] = ()
+    refused_records: tuple[RefusedRecord, ...] = ()
     current_leader: CurrentLeader = NO_LEADER
 
 

@@ -7,14 +7,21 @@ schema.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attrs import fields as attributes_of
 from attrs import has
 
-from groupcoord.schema.engine import PROTOCOL, Values, element_writer, reader_source, writer_of, writer_source
+from groupcoord.schema.engine import (
+    PROTOCOL,
+    Structure,
+    Values,
+    element_writer,
+    reader_source,
+    writer_of,
+    writer_source,
+)
 from groupcoord.schema.primitives import FLEXIBLE, PLAIN, Writer
 from groupcoord.wire import newer_schemas
 from groupcoord.wire.api import (
@@ -89,16 +96,17 @@ def by_schema(
         schema = newer_schemas.request_schema(key, version)
         if to_request is not None:
             return _converting_decoder(schema, to_request)
-        given = {name: str(version >= first) for name, first in true_from.items()}
-        return message_decoder(schema, request, request_names, given, adapt_request)
+        fields = structure_of(schema, request, request_names)
+        return request_decoder(fields, version, is_flexible(schema), true_from, adapt_request)
 
     def make_parts_encoder(version: int) -> PartsEncoder:
         assert entries is not None
-        return _parts_encoder(newer_schemas.response_schema(key, version), response, response_names, entries)
+        schema = newer_schemas.response_schema(key, version)
+        return parts_encoder(structure_of(schema, response, response_names), version, is_flexible(schema), entries)
 
     def make_encoder(version: int) -> Encoder:
         if entries is not None:
-            return partial(_joined, make_parts_encoder(version))
+            return joined(make_parts_encoder(version))
         schema = newer_schemas.response_schema(key, version)
         if to_values is not None:
             return _adapting_encoder(struct_writer(schema), to_values)
@@ -130,17 +138,19 @@ def _converting_decoder(schema: type, to_request: ToRequest) -> Decoder:
     return decode
 
 
-def message_decoder(
-    schema: type, message: type, names: Names, given: Mapping[str, str], adapt: Adapt | None
+def request_decoder(
+    fields: Structure,
+    version: int,
+    flexible: bool,
+    true_from: Mapping[str, int] = MappingProxyType({}),
+    adapt: Adapt | None = None,
 ) -> Decoder:
-    """Return a decoder that makes the request while it reads; ``given``: expressions of attributes
-    that are not fields.
-    """
-    if hasattr(message, "client_host"):
-        given = {**given, **_OF_CONNECTION}
-    fields = structure_of(schema, message, names)
+    """Return a decoder that makes the request while it reads, with the arguments of :func:`by_schema`."""
+    given = {name: str(version >= first) for name, first in true_from.items()}
+    if hasattr(fields.made, "client_host"):
+        given |= _OF_CONNECTION
     parameters = "data, position, header, client_host"
-    decode = reader_source(fields, 0, is_flexible(schema), PROTOCOL, parameters, given).compile()
+    decode = reader_source(fields, version, flexible, PROTOCOL, parameters, given).compile()
     if adapt is None:
         return decode
     return lambda frame, position, header, client_host: adapt(decode(frame, position, header, client_host), header)
@@ -149,8 +159,12 @@ def message_decoder(
 def _message_encoder(schema: type, message: type, names: Names, adapt: Adapt | None) -> Encoder:
     if adapt is not None:
         return _adapting_encoder(struct_writer(schema, message, names), adapt)
-    fields = structure_of(schema, message, names)
-    return writer_source(fields, 0, is_flexible(schema), PROTOCOL, "value, header").compile()
+    return response_encoder(structure_of(schema, message, names), 0, is_flexible(schema))
+
+
+def response_encoder(fields: Structure, version: int, flexible: bool) -> Encoder:
+    """Return an encoder of responses with the attributes of the structure."""
+    return writer_source(fields, version, flexible, PROTOCOL, "value, header").compile()
 
 
 def _adapting_encoder(write: Writer, adapt: Adapt) -> Encoder:
@@ -170,18 +184,18 @@ def _error_encoder(encode: Encoder) -> Encoder:
     return encode_once
 
 
-def _joined(encode: PartsEncoder, response: Any, header: RequestHeader) -> bytes:
-    return b"".join(encode(response, header))
+def joined(encode: PartsEncoder) -> Encoder:
+    """Return an encoder that joins the parts of a response."""
+    return lambda response, header: b"".join(encode(response, header))
 
 
-def _parts_encoder(schema: type, message: type, names: Names, entries: Entries) -> PartsEncoder:
-    flexible = is_flexible(schema)
-    fields = structure_of(schema, message, names)
+def parts_encoder(fields: Structure, version: int, flexible: bool, entries: Entries) -> PartsEncoder:
+    """Return an encoder that encodes each distinct entry of an array once."""
     (place,) = (place for place, field in enumerate(fields.fields) if field.name == entries.name)
     before, after = fields._replace(fields=fields.fields[:place]), fields._replace(fields=fields.fields[place + 1 :])
-    write_before = writer_of(before, 0, flexible, PROTOCOL, has_end=False)
-    write_after = writer_of(after, 0, flexible, PROTOCOL)
-    write_entry = element_writer(fields.fields[place].type, 0, flexible, PROTOCOL)
+    write_before = writer_of(before, version, flexible, PROTOCOL, has_end=False)
+    write_after = writer_of(after, version, flexible, PROTOCOL)
+    write_entry = element_writer(fields.fields[place].type, version, flexible, PROTOCOL)
     write_length = (FLEXIBLE if flexible else PLAIN).write_length
     adapt = entries.adapt
 

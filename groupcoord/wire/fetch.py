@@ -4,71 +4,103 @@
 replica (KIP-392). 12: last fetched epoch, cluster id, diverging epoch (KIP-595), current leader. 13: topics by id
 (KIP-516). 15: the replica id becomes a tagged field (KIP-903). 16: addresses of current leaders (KIP-951).
 
-Fields for followers and controllers (snapshots, directory ids, high watermarks) are ignored. Written by hand for speed:
-records are sent in the pieces in which they are stored.
+Fields for followers and controllers (snapshots, directory ids, high watermarks) are ignored. Records are sent in the
+pieces in which they are stored.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
-from uuid import UUID
 
-from groupcoord.core.fast_construct import maker
-from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.schema import primitives
-from groupcoord.schema.primitives import (
-    INT32_FROM,
-    read_compact_nullable_string,
-    read_content,
-    read_int32s,
-    read_uuid,
-    read_uvarint,
-    skip_tagged_content,
-    skip_tagged_fields,
+from groupcoord.schema.engine import (
+    ALONE,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    PROTOCOL,
+    STRING,
+    UUID,
+    Array,
+    Field,
+    Structure,
+    writer_of,
 )
-from groupcoord.wire.api import Api, RequestHeader, VersionRange
-from groupcoord.wire.broker_messages import (
-    NO_LEADER,
-    Fetch,
-    FetchedPartitionData,
-    FetchPartition,
-    FetchResponse,
-    TopicNameOrIdEntry,
-)
-from groupcoord.wire.produce import write_endpoints, write_leader, write_tagged
+from groupcoord.schema.primitives import FLEXIBLE, PLAIN
+from groupcoord.wire.api import Api, PartsEncoder, RequestHeader, VersionRange
+from groupcoord.wire.broker_messages import NO_LEADER, Fetch, FetchedPartitionData, FetchPartition, FetchResponse
+from groupcoord.wire.by_schema import joined, request_decoder
+from groupcoord.wire.produce import LEADER, NODE_ENDPOINTS, topics_of
 
-_CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
-_DIVERGING_TAG, _LEADER_TAG = 0, 1
-_REPLICA_STATE_BYTES = 12
-"""Size of a follower's id and broker epoch, which tagged fields follow."""
+_FLEXIBLE_FROM = 12
 
-_Numbers = tuple[struct.Struct, Callable[..., tuple[int, ...]]]
-"""Layout of consecutive numbers, and a function that puts them into the order of the message's fields."""
-
-_SETTINGS: dict[int, _Numbers] = {
-    4: (struct.Struct(">4ib"), lambda replica, wait, least, most, level: (wait, least, most, level, 0, -1, replica)),
-    7: (struct.Struct(">4ib2i"), lambda replica, *others: (*others, replica)),
-    15: (struct.Struct(">3ib2i"), lambda *others: (*others, -1)),
-}
-"""Fields before the topics by first version: those from ``max_wait_ms`` to ``session_epoch``, and ``replica_id``."""
-
-_PARTITIONS: dict[int, _Numbers] = {
-    4: (struct.Struct(">iqi"), lambda index, offset, most: (index, offset, most, -1, -1, -1)),
-    5: (struct.Struct(">iqqi"), lambda index, offset, start, most: (index, offset, most, -1, -1, start)),
-    9: (struct.Struct(">iiqqi"), lambda index, epoch, offset, start, most: (index, offset, most, epoch, -1, start)),
-    12: (
-        struct.Struct(">iiqiqi"),
-        lambda index, epoch, offset, last_epoch, start, most: (index, offset, most, epoch, last_epoch, start),
+_PARTITION = Structure(
+    (
+        Field("partition_index", INT32),
+        Field("current_leader_epoch", INT32, since=9),
+        Field("fetch_offset", INT64),
+        Field("last_fetched_epoch", INT32, since=12),
+        Field("log_start_offset", INT64, since=5),
+        Field("partition_max_bytes", INT32),
+        Field("", UUID, since=17, tag=0),  # the directory id of a follower
+        Field("", INT64, since=18, tag=1),  # its high watermark
     ),
-}
-"""Fields of a partition by first version."""
+    FetchPartition,
+    by_name=True,
+)
+_REPLICA_STATE = Structure((Field("replica_id", INT32), Field("replica_epoch", INT64)), ALONE)
+_REQUEST = Structure(
+    (
+        Field("replica_id", INT32, until=14),
+        Field("max_wait_ms", INT32),
+        Field("min_bytes", INT32),
+        Field("max_bytes", INT32),
+        Field("isolation_level", INT8),
+        Field("session_id", INT32, since=7),
+        Field("session_epoch", INT32, since=7),
+        Field("topics", topics_of(_PARTITION)),
+        Field("forgotten_topics", topics_of(INT32), since=7),
+        Field("rack_id", STRING, since=11),
+        Field("cluster_id", STRING, since=12, nullable=True, tag=0),
+        Field("replica_id", _REPLICA_STATE, since=15, tag=1, default=-1),
+    ),
+    Fetch,
+    by_name=True,
+)
 
-_DIRECTORY_ID_BYTES, _HIGH_WATERMARK_BYTES = 16, 8
-_PARTITION_TAGS = {17: {0: _DIRECTORY_ID_BYTES}, 18: {0: _DIRECTORY_ID_BYTES, 1: _HIGH_WATERMARK_BYTES}}
-"""Sizes of the tagged fields that only followers send, by version."""
+_RESPONSE_HEAD = Structure(
+    (Field("", INT32, default=0), Field("error_code", INT16, since=7), Field("session_id", INT32, since=7)),
+    FetchResponse,
+    by_name=True,
+)
+_PARTITION_HEAD = Structure(
+    (
+        Field("partition_index", INT32),
+        Field("error_code", INT16),
+        Field("high_watermark", INT64),
+        Field("last_stable_offset", INT64),
+        Field("log_start_offset", INT64, since=5),
+        Field(
+            "aborted_transactions",
+            Array(Structure((Field("producer_id", INT64), Field("first_offset", INT64)))),
+            nullable=True,
+        ),
+        Field("preferred_read_replica", INT32, since=11),
+    ),
+    FetchedPartitionData,
+    by_name=True,
+)
+_PARTITION_END = Structure(
+    (
+        Field("diverging_epoch", Structure((Field("epoch", INT32), Field("end_offset", INT64))), tag=0),
+        Field("current_leader", LEADER, since=16, tag=1, default=NO_LEADER),
+    ),
+    FetchedPartitionData,
+    by_name=True,
+)
+_RESPONSE_END = Structure(
+    (Field("node_endpoints", NODE_ENDPOINTS, since=16, tag=0, default=()),), FetchResponse, by_name=True
+)
 
 COPIED_BYTES = 16_384
 """Smaller records are copied into the response; larger ones are sent from where they are stored."""
@@ -76,191 +108,49 @@ COPIED_BYTES = 16_384
 COPIED_PARTS = 64
 """Small parts of a response that are joined into one."""
 
-_make_partition, _make_topic = maker(FetchPartition), maker(TopicNameOrIdEntry)
 
+def _parts_encoder(version: int) -> PartsEncoder:
+    flexible, has_topic_ids = version >= _FLEXIBLE_FROM, version >= 13
+    dialect = FLEXIBLE if flexible else PLAIN
+    write_length, write_string, nothing_tagged = dialect.write_length, dialect.write_string, dialect.nothing_tagged
+    write_head, write_partition = (
+        writer_of(fields, version, flexible, PROTOCOL, has_end=False) for fields in (_RESPONSE_HEAD, _PARTITION_HEAD)
+    )
+    write_partition_end, write_end = (
+        writer_of(fields, version, flexible, PROTOCOL) for fields in (_PARTITION_END, _RESPONSE_END)
+    )
 
-def _of_version(version: int, numbers: dict[int, _Numbers]) -> _Numbers:
-    return numbers[max(since for since in numbers if since <= version)]
-
-
-class _RequestLayout:
-    def __init__(self, version: int) -> None:
-        self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
-        self._has_session = version >= 7
-        self._has_rack = version >= 11
-        self._is_flexible = version >= API.flexible_from
-        self._has_topic_ids = version >= 13
-        self._settings, self._in_order = _of_version(version, _SETTINGS)
-        self._partition, self._partition_in_order = _of_version(version, _PARTITIONS)
-        nothing = self._dialect.write_length(0) * self._has_session
-        nothing += self._dialect.write_string("") * self._has_rack + self._dialect.nothing_tagged
-        self._nothing_behind = nothing  # no forgotten topics, no rack, no tagged fields
-        self._skip_behind_partition = self._dialect.skip_tagged_fields
-        if sizes := _PARTITION_TAGS.get(version):
-            self._skip_behind_partition = partial(_skip_known_tags, sizes)
-
-    def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Fetch:
-        *settings, replica_id = self._in_order(*self._settings.unpack_from(frame, position))
-        count, position = self._dialect.read_array_length(frame, position + self._settings.size)
-        topics = []
-        for _ in range(count):
-            topic, position = self._read_topic(frame, position)
-            topics.append(topic)
-        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = settings
-        request = Fetch(
-            tuple(topics), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, (), replica_id
-        )
-        if frame[position:] == self._nothing_behind:  # nearly always
-            return request
-        if self._has_session:
-            request.forgotten_topics, position = self._read_forgotten(frame, position)
-        if self._has_rack:
-            request.rack_id, position = self._dialect.read_string(frame, position)
-        if self._is_flexible and frame[position]:
-            _read_tagged(frame, position, request, header.api_version)
-        return request
-
-    def _read_topic(self, frame: bytes, position: int) -> tuple[TopicNameOrIdEntry[FetchPartition], int]:
-        (name, topic_id), position = self._read_name(frame, position)
-        count, position = self._dialect.read_array_length(frame, position)
-        unpack_from, size, in_order = self._partition.unpack_from, self._partition.size, self._partition_in_order
-        skip = self._skip_behind_partition
-        partitions = []
-        for _ in range(count):
-            partitions.append(_make_partition(in_order(*unpack_from(frame, position))))
-            position = skip(frame, position + size)
-        position = self._dialect.skip_tagged_fields(frame, position)
-        return _make_topic((name, topic_id, tuple(partitions))), position
-
-    def _read_name(self, frame: bytes, position: int) -> tuple[tuple[str | None, UUID], int]:
-        if self._has_topic_ids:
-            topic_id, position = read_uuid(frame, position)
-            return (None, topic_id), position
-        name, position = self._dialect.read_string(frame, position)
-        return (name, ZERO_UUID), position
-
-    def _read_forgotten(self, frame: bytes, position: int) -> tuple[tuple[TopicNameOrIdEntry[int], ...], int]:
-        dialect = self._dialect
-        count, position = dialect.read_array_length(frame, position)
-        topics = []
-        for _ in range(count):
-            name, position = self._read_name(frame, position)
-            count, position = dialect.read_array_length(frame, position)
-            indexes, position = read_int32s(frame, position, count)
-            position = dialect.skip_tagged_fields(frame, position)
-            topics.append(TopicNameOrIdEntry(*name, indexes))
-        return tuple(topics), position
-
-
-def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> int:
-    if frame[position] == 0:
-        return position + 1
-    count, position = read_uvarint(frame, position)
-    for _ in range(count):
-        tag, position = read_uvarint(frame, position)
-        if tag in sizes:  # as in Kafka, the size that a known field claims is ignored
-            _, position = read_uvarint(frame, position)
-            _, position = read_content(frame, position, sizes[tag])
-        else:
-            position = skip_tagged_content(frame, position)
-    return position
-
-
-def _read_tagged(frame: bytes, position: int, request: Fetch, version: int) -> None:
-    count, position = read_uvarint(frame, position)
-    for _ in range(count):
-        tag, position = read_uvarint(frame, position)
-        if tag == _CLUSTER_ID_TAG:  # as in Kafka, the size that a known field claims is ignored
-            _, position = read_uvarint(frame, position)
-            request.cluster_id, position = read_compact_nullable_string(frame, position)
-        elif tag == _REPLICA_STATE_TAG and version >= 15:
-            _, position = read_uvarint(frame, position)
-            (request.replica_id,) = INT32_FROM(frame, position)
-            position = skip_tagged_fields(frame, position + _REPLICA_STATE_BYTES)
-        else:
-            position = skip_tagged_content(frame, position)
-
-
-_INT32, _INT64 = primitives.INT32.pack, primitives.INT64.pack
-_HEAD = struct.Struct(">hi").pack
-_ABORTED = struct.Struct(">qq").pack
-_PARTITION = struct.Struct(">ihqq").pack
-_EPOCH_END = struct.Struct(">iq").pack
-
-
-class _Layout:
-    def __init__(self, version: int) -> None:
-        self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
-        self._has_start = version >= 5
-        self._has_session = version >= 7
-        self._has_preferred_replica = version >= 11
-        self._has_topic_ids = version >= 13
-        self._has_endpoints = version >= 16
-
-    def parts(self, response: FetchResponse, header: RequestHeader) -> list[bytes]:
-        write_length, nothing_tagged = self._dialect.write_length, self._dialect.nothing_tagged
-        head = _INT32(0)  # the throttle time
-        if self._has_session:
-            head += _HEAD(response.error_code, response.session_id)
+    def encode(response: FetchResponse, header: RequestHeader) -> list[bytes]:
         parts: list[Any] = []
-        small: list[Any] = [head + write_length(len(response.topics))]
+        small: list[Any] = [write_head(response), write_length(len(response.topics))]
         for topic in response.topics:
-            name = topic.topic_id.bytes if self._has_topic_ids else self._dialect.write_string(topic.name or "")
-            small.append(name + write_length(len(topic.partitions)))
+            small.append(topic.topic_id.bytes if has_topic_ids else write_string(topic.name or ""))
+            small.append(write_length(len(topic.partitions)))
             for partition in topic.partitions:
-                small.append(self._partition(partition))
-                for records in partition.records:
-                    if len(records) < COPIED_BYTES:
-                        small.append(records)
+                records = partition.records
+                small += (write_partition(partition), write_length(sum(map(len, records))))
+                for piece in records:
+                    if len(piece) < COPIED_BYTES:
+                        small.append(piece)
                     else:
-                        parts += (b"".join(small), records)
+                        parts += (b"".join(small), piece)
                         small.clear()
-                if nothing_tagged:
-                    is_plain = partition.current_leader is NO_LEADER and partition.diverging_epoch is None
-                    small.append(nothing_tagged if is_plain else self._tagged(partition))
+                if flexible:
+                    small.append(write_partition_end(partition))
                 if len(small) > COPIED_PARTS:
                     parts.append(b"".join(small))
                     small.clear()
-            if nothing_tagged:
-                small.append(nothing_tagged)
-        if nothing_tagged:
-            has_endpoints = self._has_endpoints and response.node_endpoints
-            small.append(write_endpoints(response.node_endpoints) if has_endpoints else nothing_tagged)
-        if small:
-            parts.append(b"".join(small))
+            small.append(nothing_tagged)
+        small.append(write_end(response))
+        parts.append(b"".join(small))
         return parts
 
-    def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:
-        return b"".join(self.parts(response, header))
-
-    def _tagged(self, partition: FetchedPartitionData) -> bytes:
-        if partition.diverging_epoch is not None:
-            return write_tagged(_DIVERGING_TAG, _EPOCH_END(*partition.diverging_epoch))
-        if not self._has_endpoints:
-            return self._dialect.nothing_tagged
-        return write_leader(_LEADER_TAG, partition.current_leader)
-
-    def _partition(self, partition: FetchedPartitionData) -> bytes:
-        written = _PARTITION(
-            partition.partition_index, partition.error_code, partition.high_watermark, partition.last_stable_offset
-        )
-        if self._has_start:
-            written += _INT64(partition.log_start_offset)
-        write_length = self._dialect.write_length
-        if partition.aborted_transactions is None:
-            written += write_length(-1)
-        else:
-            written += write_length(len(partition.aborted_transactions))
-            end = self._dialect.nothing_tagged
-            written += b"".join([_ABORTED(*transaction) + end for transaction in partition.aborted_transactions])
-        if self._has_preferred_replica:
-            written += _INT32(partition.preferred_read_replica)
-        return written + write_length(sum(map(len, partition.records)))
+    return encode
 
 
 API = Api(
-    *(1, "Fetch", VersionRange(4, 18), 12),
-    make_decoder=lambda version: _RequestLayout(version).decode,
-    make_encoder=lambda version: _Layout(version).whole,
-    make_parts_encoder=lambda version: _Layout(version).parts,
+    *(1, "Fetch", VersionRange(4, 18), _FLEXIBLE_FROM),
+    make_decoder=lambda version: request_decoder(_REQUEST, version, version >= _FLEXIBLE_FROM),
+    make_encoder=lambda version: joined(_parts_encoder(version)),
+    make_parts_encoder=_parts_encoder,
 )

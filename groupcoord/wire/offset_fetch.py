@@ -22,10 +22,10 @@ from groupcoord.core.messages.commits import without_offsets
 from groupcoord.schema import primitives
 from groupcoord.schema.primitives import INT16, INT32
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, RequestHeader, VersionRange, write_each
-from groupcoord.wire.by_schema import message_decoder
+from groupcoord.wire.by_schema import request_decoder
 from groupcoord.wire.newer_schemas import request_schema
 from groupcoord.wire.offset_columns import OffsetsWriter
-from groupcoord.wire.schema import SAME_NAMES
+from groupcoord.wire.schema import SAME_NAMES, is_flexible, structure_of
 
 _KEY = 9
 
@@ -48,9 +48,11 @@ def _request_of_one_group(request: _OneGroup, header: RequestHeader) -> OffsetFe
 
 def _decoder(version: int) -> Decoder:
     schema = request_schema(_KEY, version)
+    flexible = is_flexible(schema)
     if version < 8:
-        return message_decoder(schema, _OneGroup, SAME_NAMES, {}, _request_of_one_group)
-    return message_decoder(schema, OffsetFetch, SAME_NAMES, {"uses_topic_ids": str(version >= 10)}, None)
+        fields = structure_of(schema, _OneGroup, SAME_NAMES)
+        return request_decoder(fields, version, flexible, adapt=_request_of_one_group)
+    return request_decoder(structure_of(schema, OffsetFetch, SAME_NAMES), version, flexible, {"uses_topic_ids": 10})
 
 
 # ---------------------------------------------------------------- responses

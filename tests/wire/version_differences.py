@@ -262,6 +262,7 @@ RESPONSE_NAMES: dict[str, dict[str, str]] = {
         "partition_responses": "partitions",
         "index": "partition_index",
         "record_errors": "refused_records",
+        "batch_index_error_message": "message",
     },
     "Fetch": {"responses": "topics", "topic": "name"},
     "AddPartitionsToTxn": {
@@ -303,26 +304,15 @@ def without_unknown_leader(partition: Values) -> None:
 
 
 def produced(values: Values, version: int) -> Values:
-    """Records that are refused share one message."""
     for topic in values["topics"]:
         for partition in topic["partitions"]:
-            partition["refused_records"] = [error["batch_index"] for error in partition["refused_records"]]
             if partition["log_append_time_ms"] is None:
                 partition["log_append_time_ms"] = -1
             without_unknown_leader(partition)
     return values
 
 
-def produced_as_written(values: Values, version: int) -> Values:
-    for topic in values["responses"]:
-        for partition in topic["partition_responses"]:
-            for error in partition.get("record_errors", ()):
-                error["batch_index_error_message"] = partition["error_message"]
-    return values
-
-
 def fetched(values: Values, version: int) -> Values:
-    """For diverging records the current leader is omitted; it exists from version 16 on (KIP-951)."""
     for topic in values["topics"]:
         for partition in topic["partitions"]:
             partition["records"] = [partition["records"] or b""]
@@ -333,11 +323,11 @@ def fetched(values: Values, version: int) -> Values:
 
 
 def fetched_as_written(values: Values, version: int) -> Values:
-    nothing = {"epoch": -1, "end_offset": -1}
+    """The current leader is written from version 16 on (KIP-951), with the addresses of nodes."""
     for topic in values["responses"]:
         for partition in topic["partitions"]:
             partition["records"] = partition["records"] or b""
-            if 12 <= version <= 15 or partition.get("diverging_epoch", nothing) != nothing:
+            if 12 <= version <= 15:
                 partition["current_leader"] = UNKNOWN_LEADER
     return values
 
@@ -535,7 +525,6 @@ RESHAPED_RESPONSES: dict[str, Reshape] = {
 """The shape of responses that have another one than in kio."""
 
 WRITTEN: dict[str, Reshape] = {
-    "Produce": produced_as_written,
     "Fetch": fetched_as_written,
     "OffsetFetch": fetched_offsets_as_written,
     "FindCoordinator": found_coordinators_as_written,

@@ -29,6 +29,7 @@ from groupcoord.wire.broker_messages import (
     ProducedPartition,
     ProducePartition,
     ProduceResponse,
+    RefusedRecord,
     TopicNameOrIdEntry,
 )
 
@@ -185,9 +186,8 @@ def _produce(
     except TopicLogError as error:
         # For some errors ReplicaManager returns UNKNOWN_LOG_APPEND_INFO, thus -1.
         start = log.start_offset if error.tells_start else -1
-        return ProducedPartition(
-            index, error.error_code, error.reason, log_start_offset=start, refused_records=error.records
-        )
+        refused = tuple([RefusedRecord(number, error.reason) for number in error.records])
+        return ProducedPartition(index, error.error_code, error.reason, log_start_offset=start, refused_records=refused)
     return _make_produced((index, ErrorCode.NONE, None, *appended, (), NO_LEADER))
 
 
