@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
@@ -19,31 +18,18 @@ from groupcoord.analysis.decode.files import (
     LogTask,
     RecordTask,
     log_tasks,
-    range_tasks,
 )
 from groupcoord.analysis.decode.parquet import with_times
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import arrow_schema
-from groupcoord.analysis.decode.tailing import (
-    Cursor,
-    Cursors,
-    Log,
-    advance,
-    check_unchanged,
-    deletions_as_log_changes,
-    from_json,
-    logs_of,
-    ranges_to_read,
-    to_json,
-)
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.fold.records import DECODED_COLUMNS, PartitionFold, fold_batches
 from groupcoord.analysis.live.cluster import connection
 from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
-from groupcoord.analysis.live.offsets import TopicEnds, list_ends
+from groupcoord.analysis.live.offsets import list_ends
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.options import Selection
-from groupcoord.analysis.pipeline.sources import ClusterSource, ClusterTask, LogSource, Source, check_same
+from groupcoord.analysis.pipeline.sources import ClusterSource, Extent, LogSource, Position, Source
 from groupcoord.analysis.rules.groups import groups, offset_expiry
 from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES, TABLES_OF_KINDS
 from groupcoord.clock import SystemClock
@@ -198,24 +184,51 @@ class RecordReader(DataSourceReader):
 
 
 class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of growing logs."""
+    """Reader of growing logs; its offset is a position of the source."""
 
-    _options: RecordOptions
+    def __init__(self, options: RecordOptions) -> None:
+        self._options = options
+        # The logs when Trigger.AvailableNow was prepared. Ends are computed from the stream's position, so that
+        # nothing is read twice.
+        self._then: Extent | None = None
+        self._last: Position | None = None
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> Position:  # noqa: N802
         """Return where a stream without a checkpoint starts."""
         return {}
 
-    @abstractmethod
-    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RecordTask]:
-        """Return the content between two offsets as tasks."""
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [InputPartition(task) for task in self.tasks_between(start, end)]
+        bound = self._options.micro_batch_max
+        if bound is None:
+            return ReadAllAvailable()
+        return ReadMaxRows(bound) if isinstance(self._options.source, ClusterSource) else ReadMaxBytes(bound)
+
+    def latestOffset(self, start: Position | None = None, limit: ReadLimit | None = None) -> Position:  # noqa: N802
+        # Spark before 4.2 passes no arguments.
+        before, bound = start or {}, getattr(limit, "max_bytes", getattr(limit, "max_rows", None))
+        if self._then is not None:
+            self._last = self._then.position(before)
+        extent, self._then = self._then or self._options.source.extent(), None
+        return extent.position(before, bound, self._last)
+
+    def reportLatestOffset(self) -> Position | None:  # noqa: N802
+        source = self._options.source
+        return source.extent().position({}) if isinstance(source, ClusterSource) else None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._then = self._options.source.extent()
+
+    def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
+        tasks = self._options.source.extent().tasks_between(start, end, self._options.split_bytes)
+        return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is not None:  # Spark passes None without partitions
-            yield from self._options.rows(partition.value)
+        task: RecordTask | None = partition.value
+        if task is not None:  # Spark passes None without partitions
+            yield from self._options.rows(task)
+            task.check_unchanged()
 
 
 FORMAT = "groupcoord"
@@ -302,68 +315,6 @@ def _table_rows(name: str, fold: PartitionFold) -> list[dict[str, Any]]:
     return described if name == "groups" else offset_expiry(described, current, facts)
 
 
-class LogStreamReader(RecordStreamReader):
-    """Reader of growing segment files; the offset has a cursor for each log partition."""
-
-    def __init__(self, options: LogOptions) -> None:
-        self._options: LogOptions = options
-        # The logs when Trigger.AvailableNow was prepared, until their ends are computed.
-        self._of_then: dict[str, Log] | None = None
-        self._last: Cursors | None = None
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
-
-        bound = self._options.micro_batch_max
-        return ReadAllAvailable() if bound is None else ReadMaxBytes(bound)
-
-    def latestOffset(  # noqa: N802
-        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
-    ) -> dict[str, Any]:
-        # Spark before 4.2 passes no arguments.
-        bytes_max: int | None = getattr(limit, "max_bytes", None)
-        cursors = from_json(start or {})
-        with deletions_as_log_changes():
-            logs = self._logs() if self._of_then is None else self._of_then
-            if self._of_then is not None:
-                self._last = {folder: advance(log, cursors.get(folder)) for folder, log in logs.items()}
-                self._of_then = None
-            for folder, log in logs.items():
-                moved = self._moved(folder, log, cursors.get(folder), bytes_max)
-                if moved is not None:
-                    cursors[folder] = moved
-        return to_json(cursors)
-
-    def _moved(self, folder: str, log: Log, cursor: Cursor | None, bytes_max: int | None) -> Cursor | None:
-        """Return the end of a log's part of the micro-batch; None to skip a log that appeared later."""
-        if self._last is None:
-            return advance(log, cursor, bytes_max)
-        last = self._last.get(folder)
-        if last is None or (cursor is not None and cursor.is_at(last)):
-            return None
-        if bytes_max is None:
-            return last
-        moved = advance(log, cursor, bytes_max)
-        return last if moved.is_at(last) else moved
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        # Ends are computed from the stream's position, so that nothing is read twice.
-        self._of_then = self._logs()
-
-    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogTask]:
-        with deletions_as_log_changes():
-            found = ranges_to_read(self._logs(), from_json(start), from_json(end))
-        return range_tasks(found.items(), self._options.split_bytes, self._options.selection)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from super().read(partition)
-        if partition.value is not None:
-            check_unchanged(partition.value.file_system, partition.value.ranges)
-
-    def _logs(self) -> dict[str, Log]:
-        return logs_of(self._options.source.find(may_be_empty=True))
-
-
 class LogDataSource(DataSource):
     """``spark.read.format("groupcoord")``: a table of ``__consumer_offsets`` segment files.
 
@@ -394,7 +345,7 @@ class LogDataSource(DataSource):
         options = LogOptions(self.options)
         if options.table != RECORDS_TABLE:
             raise InputError(f"option table: {options.table} can't be read as a stream, which has the table records")
-        return LogStreamReader(options)
+        return RecordStreamReader(options)
 
 
 CLUSTER_FORMAT = "groupcoord-kafka"
@@ -432,59 +383,6 @@ class ClusterOptions(RecordOptions):
         self.source: ClusterSource = ClusterSource(address, topic, selection=self.selection)
 
 
-class ClusterStreamReader(RecordStreamReader):
-    """Reader of a cluster; the offset has the topic id and each log partition's next offset."""
-
-    def __init__(self, options: ClusterOptions) -> None:
-        self._options: ClusterOptions = options
-        self._last: dict[int, int] | None = None
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-
-        bound = self._options.micro_batch_max
-        return ReadAllAvailable() if bound is None else ReadMaxRows(bound)
-
-    def latestOffset(  # noqa: N802
-        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
-    ) -> dict[str, Any]:
-        ends = self._options.source.ends()
-        before = _offsets(start or {})
-        if start:
-            check_same(ends, start["topic_id"], before)
-        offsets_max: int | None = getattr(limit, "max_rows", None)
-        reached = {}
-        for partition, end in ends.ends.items():
-            first = before.get(partition, ends.starts[partition])
-            if self._last is not None:
-                end = max(first, min(end, self._last.get(partition, first)))  # later records are for the next run
-            reached[partition] = end if offsets_max is None else min(end, first + offsets_max)
-        return _offset_of(ends, reached)
-
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        ends = self._options.source.ends()
-        return _offset_of(ends, ends.ends)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._last = self._options.source.ends().ends
-
-    def tasks_between(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ClusterTask]:
-        source, split_bytes = self._options.source, self._options.split_bytes
-        return source.tasks_between(_offsets(start), _offsets(end), end["topic_id"], split_bytes)
-
-
-def _offset_of(ends: TopicEnds, offsets: Mapping[int, int]) -> dict[str, Any]:
-    return {
-        "cluster_id": ends.cluster_id,
-        "topic_id": str(ends.topic.topic_id),
-        "offsets": {str(partition): offset for partition, offset in sorted(offsets.items())},
-    }
-
-
-def _offsets(told: Mapping[str, Any]) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in told.get("offsets", {}).items()}
-
-
 class ClusterDataSource(DataSource):
     """``spark.read.format("groupcoord-kafka")``: every record of a cluster's ``__consumer_offsets``.
 
@@ -507,7 +405,7 @@ class ClusterDataSource(DataSource):
         return RecordReader(ClusterOptions(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return ClusterStreamReader(ClusterOptions(self.options))
+        return RecordStreamReader(ClusterOptions(self.options))
 
 
 END_OFFSETS_FORMAT = "groupcoord-end-offsets"

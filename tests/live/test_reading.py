@@ -32,7 +32,7 @@ from groupcoord.analysis.live.offsets import (
     topic_ends,
 )
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.analysis.pipeline.sources import ClusterSource, ClusterTail, rows_of_offsets
+from groupcoord.analysis.pipeline.sources import ClusterSource, Tail, rows_of_offsets
 from groupcoord.broker.cluster.leadership import NOBODY
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
@@ -341,7 +341,7 @@ def test_a_log_without_a_leader_is_read_once_it_has_one() -> None:
     looks = []
     with ServerThread(topics={"orders": 2}, nodes=2) as server:
         address = ClusterAddress(server.bootstrap)
-        tail = ClusterTail(ClusterSource(address, "orders"))
+        tail = Tail(ClusterSource(address, "orders"))
 
         def look() -> None:
             found = [(one.partition, one.start, one.end) for task in tail.look() for one in task.ranges]

@@ -21,7 +21,7 @@ from groupcoord.clock import SystemClock
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.codec import encode_record
 from groupcoord.spark.reading import cluster_options
-from groupcoord.spark.sources import ClusterOptions, ClusterStreamReader
+from groupcoord.spark.sources import ClusterOptions, RecordStreamReader
 from groupcoord.spark.tables import complete_from
 from groupcoord.testing import ProducerRecord, ServerThread
 
@@ -76,7 +76,7 @@ def test_every_table_is_the_same(broker_records: DataFrame, live_records: DataFr
 def test_a_stream_goes_on_where_it_ended(server: ServerThread) -> None:
     """Its offsets are bounded, cover everything once, and are those of one topic that never gets shorter."""
     options = {"bootstrap.servers": server.bootstrap, "topic": TOPIC, "max_offsets": "10000", "partitions": "3,4"}
-    reader = ClusterStreamReader(ClusterOptions(options))
+    reader = RecordStreamReader(ClusterOptions(options))
     offset, seen = reader.initialOffset(), []
     while (after := reader.latestOffset(offset, reader.getDefaultReadLimit())) != offset:
         seen += [one for task in reader.partitions(offset, after) for one in _ranges(task)]

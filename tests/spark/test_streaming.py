@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
-from groupcoord.analysis.decode.files import find_segments
-from groupcoord.analysis.decode.tailing import LogChangedError, advance, logs_of, ranges_between
+from groupcoord.analysis.decode.files import LogChangedError, find_segments
+from groupcoord.analysis.decode.tailing import advance, logs_of, ranges_between
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import iter_batches
-from groupcoord.spark.sources import LogOptions, LogStreamReader
+from groupcoord.spark.sources import LogOptions, RecordStreamReader
 
 from ..analysis.fold.small_log import GROUP, TOPIC
 from ..docs.markdown import DOCS, blocks
@@ -116,7 +116,7 @@ class Reading:
     """A stream over one folder, without Spark."""
 
     def __init__(self, folder: Path | str, **options: str) -> None:
-        self.reader = LogStreamReader(LogOptions({"path": str(folder), "columns": "log_offset,problem", **options}))
+        self.reader = RecordStreamReader(LogOptions({"path": str(folder), "columns": "log_offset,problem", **options}))
         self.offset: dict[str, Any] = self.reader.initialOffset()
 
     def read(self) -> list[Any]:
@@ -250,7 +250,7 @@ def test_a_planned_update_is_the_same_after_compaction(tmp_path: Path) -> None:
 def test_a_file_that_goes_while_it_is_read_fails_the_task(tmp_path: Path) -> None:
     """The task must not pass for done: another file may have the records."""
     path = segment(tmp_path, 0, [0, 1])
-    reader = LogStreamReader(LogOptions({"path": str(tmp_path)}))
+    reader = RecordStreamReader(LogOptions({"path": str(tmp_path)}))
     (partition,) = reader.partitions({}, reader.latestOffset({}, None))
     other = path.with_suffix(".cleaned")
     other.write_bytes(batch_at(1) * 2)

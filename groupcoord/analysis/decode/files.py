@@ -24,7 +24,7 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
 from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, corrupt_row
-from groupcoord.analysis.errors import InputError, first_line
+from groupcoord.analysis.errors import InputError, PipelineError, first_line
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.records.salvage import ReadAt
 from groupcoord.storage.files import (
@@ -326,6 +326,10 @@ def _may_hold(path: str) -> bool:
     return name.endswith(SEGMENT_SUFFIX) or OFFSETS_FOLDER.fullmatch(name) is not None
 
 
+class LogChangedError(PipelineError):
+    """A file was replaced or deleted while it was read; listing the logs again helps."""
+
+
 def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
     try:
         info = file_system.info(segment.path)
@@ -381,6 +385,10 @@ class RecordTask(ABC):
             yield partition, (batch.select(list(settings.columns)) for batch in kept)
 
     @abstractmethod
+    def check_unchanged(self) -> None:
+        """Raise LogChangedError if the task has read another file than was listed."""
+
+    @abstractmethod
     def _all_runs(self, settings: RowSettings) -> Runs: ...
 
 
@@ -395,6 +403,11 @@ class LogTask(RecordTask):
     def _all_runs(self, settings: RowSettings) -> Runs:
         for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
             yield partition, rows_of_files(self.file_system, ranges, settings)
+
+    def check_unchanged(self) -> None:
+        for segment, _ in self.ranges:
+            if segment.unread is None and not is_unchanged(self.file_system, segment):
+                raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
 
 
 def selected_rows(batches: Iterable[pa.RecordBatch], selection: Selection) -> Iterator[pa.RecordBatch]:

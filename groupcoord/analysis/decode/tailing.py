@@ -17,22 +17,17 @@ from fsspec.implementations.local import LocalFileSystem
 from groupcoord.analysis.decode.files import (
     FileRange,
     FileSet,
+    LogChangedError,
     SegmentFile,
-    is_unchanged,
     name_of,
     partition_of,
     reader_of,
 )
 from groupcoord.analysis.decode.rows import ByteRange
-from groupcoord.analysis.errors import PipelineError
 from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.salvage import ReadAt, find_batch
 
 CHUNK_BYTES = 4_194_304
-
-
-class LogChangedError(PipelineError):
-    """A file was replaced or deleted while it was read; listing the logs again helps."""
 
 
 @contextmanager
@@ -41,13 +36,6 @@ def deletions_as_log_changes() -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise LogChangedError(f"{error.filename or error} was deleted while it was read; start again") from error
-
-
-def check_unchanged(file_system: AbstractFileSystem, ranges: Iterable[FileRange]) -> None:
-    """Raise LogChangedError for a file that was replaced after the listing."""
-    for segment, _ in ranges:
-        if segment.unread is None and not is_unchanged(file_system, segment):
-            raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
 
 
 class Cursor(NamedTuple):

@@ -24,7 +24,7 @@ from groupcoord.analysis.fold.histories import CarriedLog
 from groupcoord.analysis.fold.history import KINDS, REBALANCE, Row
 from groupcoord.analysis.fold.records import Accounts, LoadFold, corrupt, of_partition, partition_load
 from groupcoord.analysis.pipeline.batch import Paths, Run, RunOptions
-from groupcoord.analysis.pipeline.sources import attempted
+from groupcoord.analysis.pipeline.sources import Tail, attempted
 from groupcoord.analysis.pipeline.tables import (
     HISTORY_ROWS_MAX,
     EndOffsetSamples,
@@ -147,7 +147,7 @@ class LocalFollowing(Run):
         return self._write_page(self._write(seen_ms)) if last > reported else report
 
     def _begin(self) -> None:
-        self._tail, self._number = self._source.tail(), -1
+        self._tail, self._number = Tail(self._source), -1
         self._logs: dict[int | None, CarriedLog] = {}
         self._told: dict[str, deque[Row]] = {kind: deque(maxlen=HISTORY_ROWS_MAX) for kind in KINDS}
         self._load = LoadFold()
@@ -166,7 +166,7 @@ class LocalFollowing(Run):
                 for number, batches in task.runs(RowSettings(WRITTEN_COLUMNS))
                 if (tables := [of_partition(batch, number) for batch in batches])
             ]
-            self._tail.check(task)
+            task.check_unchanged()
             for number, rows in runs:
                 read.add(rows)
                 row_count += rows.num_rows

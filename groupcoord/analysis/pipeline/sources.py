@@ -6,7 +6,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
@@ -19,7 +18,7 @@ from groupcoord.analysis.decode.files import SPLIT_BYTES as LOG_SPLIT_BYTES
 from groupcoord.analysis.decode.files import (
     FileSet,
     Folders,
-    LogTask,
+    LogChangedError,
     RecordTask,
     Runs,
     errors_as_input_errors,
@@ -30,13 +29,13 @@ from groupcoord.analysis.decode.files import (
 from groupcoord.analysis.decode.rows import ByteRange, Origin, RangeReader, RowSettings, corrupt_row
 from groupcoord.analysis.decode.schema import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.decode.tailing import (
-    Cursors,
-    LogChangedError,
+    Log,
     advance,
-    check_unchanged,
     deletions_as_log_changes,
+    from_json,
     logs_of,
     ranges_to_read,
+    to_json,
 )
 from groupcoord.analysis.errors import InputError, LogCutError, first_line
 from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
@@ -78,78 +77,117 @@ def attempted(read: Callable[[], None]) -> None:
             return
 
 
-class Tail(ABC):
-    """Reader of growing logs. :meth:`look` returns ranges again until :meth:`take`.
+Position = dict[str, Any]
+"""How far the logs of a source are read, as JSON; empty at their start."""
+
+
+class Extent(ABC):
+    """Logs of a source as they were listed."""
+
+    @property
+    def leaderless(self) -> Sequence[str]:
+        """Log partitions without a leader, which the listing omitted."""
+        return ()
+
+    @abstractmethod
+    def position(self, before: Position, bound: int | None = None, last: Position | None = None) -> Position:
+        """Return the position at the end of all logs.
+
+        With a bound it is at most so many bytes or offsets of each log after ``before``, and not beyond ``last``.
+        """
+
+    @abstractmethod
+    def tasks_between(self, start: Position, end: Position, split_bytes: int | None = None) -> Sequence[RecordTask]:
+        """Return the content between positions as tasks."""
+
+
+@frozen
+class LogExtent(Extent):
+    """Listed files, each log up to its last whole batch; a position has a cursor for each folder."""
+
+    logs: Mapping[str, Log]
+    selection: Selection
+
+    @deletions_as_log_changes()
+    def position(self, before: Position, bound: int | None = None, last: Position | None = None) -> Position:
+        cursors, ends = from_json(before), None if last is None else from_json(last)
+        for folder, log in self.logs.items():
+            cursor = cursors.get(folder)
+            if ends is None:
+                cursors[folder] = advance(log, cursor, bound)
+            elif (end := ends.get(folder)) is not None and not (cursor and cursor.is_at(end)):
+                reached = end if bound is None else advance(log, cursor, bound)
+                cursors[folder] = end if reached.is_at(end) else reached
+        return to_json(cursors)
+
+    @deletions_as_log_changes()
+    def tasks_between(self, start: Position, end: Position, split_bytes: int | None = None) -> Sequence[RecordTask]:
+        found = ranges_to_read(self.logs, from_json(start), from_json(end))
+        return range_tasks(found.items(), split_bytes or SPLIT_BYTES, self.selection)
+
+
+@frozen
+class TopicExtent(Extent):
+    """Listed offsets of a topic; a position has the next offset of each log partition."""
+
+    source: ClusterSource
+    ends: TopicEnds
+
+    @property
+    def leaderless(self) -> Sequence[str]:
+        return [f"{self.ends.topic.name}-{partition}" for partition in self.ends.leaderless]
+
+    def position(self, before: Position, bound: int | None = None, last: Position | None = None) -> Position:
+        ends, offsets = self.ends, _offsets(before)
+        if before:
+            check_same(ends, before["topic_id"], offsets)
+        for partition, end in ends.ends.items():
+            first = offsets.get(partition, ends.starts[partition])
+            if last is not None:
+                end = max(first, min(end, _offsets(last).get(partition, first)))
+            offsets[partition] = end if bound is None else min(end, first + bound)
+        return {
+            "cluster_id": ends.cluster_id,
+            "topic_id": str(ends.topic.topic_id),
+            "offsets": {str(partition): offset for partition, offset in sorted(offsets.items())},
+        }
+
+    def tasks_between(self, start: Position, end: Position, split_bytes: int | None = None) -> Sequence[RecordTask]:
+        before = _offsets(start)
+        check_same(self.ends, end["topic_id"], before)
+        found = [
+            self.ends.range(partition, before.get(partition, self.ends.starts[partition]), last)
+            for partition, last in sorted(_offsets(end).items())
+            if partition in self.ends.starts
+        ]
+        return self.source.planned([one for one in found if one.start < one.end], split_bytes)
+
+
+def _offsets(position: Position) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in position.get("offsets", {}).items()}
+
+
+class Tail:
+    """Reader of growing logs, from their start. :meth:`look` returns ranges again until :meth:`take`.
 
     Attributes:
         leaderless: log partitions without a leader, which the last look omitted.
     """
 
-    leaderless: Sequence[str] = ()
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._taken: Position = {}
+        self.leaderless: Sequence[str] = ()
 
-    @abstractmethod
     def look(self) -> Sequence[RecordTask]:
         """Return the new ranges as tasks."""
+        extent = self._source.extent(may_lack=True)
+        self.leaderless = extent.leaderless
+        self._seen = extent.position(self._taken)
+        return extent.tasks_between(self._taken, self._seen)
 
-    @abstractmethod
-    def check(self, task: RecordTask) -> None:
-        """Raise LogChangedError if a task has read another file than the look found."""
-
-    @abstractmethod
     def take(self) -> None:
         """Note that all tasks of the last look were read."""
-
-
-class LogTail(Tail):
-    """Reader of growing files, up to the last whole batch of each log partition."""
-
-    def __init__(self, find: Callable[[], Sequence[FileSet]], selection: Selection = EVERYTHING) -> None:
-        self._find = find
-        self._selection = selection
-        self._taken: Cursors = {}
-        self._seen: Cursors = {}
-
-    def look(self) -> Sequence[RecordTask]:
-        with deletions_as_log_changes():
-            logs = logs_of(self._find())
-            self._seen = self._taken | {folder: advance(log, self._taken.get(folder)) for folder, log in logs.items()}
-            found = ranges_to_read(logs, self._taken, self._seen)
-        return range_tasks(found.items(), SPLIT_BYTES, self._selection)
-
-    def check(self, task: RecordTask) -> None:
-        assert isinstance(task, LogTask)
-        check_unchanged(task.file_system, task.ranges)
-
-    def take(self) -> None:
-        self._taken = self._seen
-
-
-class ClusterTail(Tail):
-    """Reader of a growing topic of a cluster, up to the high watermark of each partition."""
-
-    def __init__(self, source: ClusterSource) -> None:
-        self._source = source
-        self._topic_id: str | None = None
-        self._taken: Mapping[int, int] = {}
-        self._seen: Mapping[int, int] = {}
-
-    def look(self) -> Sequence[RecordTask]:
-        ends = self._source.ends(may_lack=True)
-        self._topic_id = self._topic_id or str(ends.topic.topic_id)
-        check_same(ends, self._topic_id, self._taken)
-        self.leaderless = [f"{ends.topic.name}-{partition}" for partition in ends.leaderless]
-        self._seen = {**self._taken, **ends.ends}
-        grown = {
-            partition: end
-            for partition, end in ends.ends.items()
-            if end > self._taken.get(partition, ends.starts[partition])
-        }
-        return self._source.tasks_between(self._taken, grown, self._topic_id) if grown else []
-
-    def check(self, task: RecordTask) -> None:
-        """Do nothing: the records at an offset never change."""
-
-    def take(self) -> None:
         self._taken = self._seen
 
 
@@ -227,8 +265,8 @@ class Source(ABC):
         """Return the present content as tasks of about this size."""
 
     @abstractmethod
-    def tail(self) -> Tail:
-        """Return a reader of the growing logs, from the start."""
+    def extent(self, *, may_lack: bool = False) -> Extent:
+        """List the logs; with ``may_lack`` without those that have no leader."""
 
     @property
     def cluster_name(self) -> str:
@@ -236,10 +274,10 @@ class Source(ABC):
         return ""
 
     @abstractmethod
-    def share_state_tail(self) -> Tail:
-        """Return a reader of the growing ``__share_group_state``, from the start.
+    def share_states(self) -> Source:
+        """Return the source of ``__share_group_state``.
 
-        On a cluster ``look`` raises :class:`groupcoord.analysis.errors.InputError` without that topic or permission.
+        On a cluster its reading raises :class:`groupcoord.analysis.errors.InputError` without that topic or permission.
         """
 
     @abstractmethod
@@ -263,21 +301,12 @@ class LogSource(Source):
     def tasks(self, split_bytes: int | None = None) -> Sequence[RecordTask]:
         return log_tasks(self.find(may_be_empty=False), split_bytes or LOG_SPLIT_BYTES, self.selection)
 
-    def tail(self) -> Tail:
-        return LogTail(partial(self.find, may_be_empty=True), self.selection)
+    @deletions_as_log_changes()
+    def extent(self, *, may_lack: bool = False) -> Extent:
+        return LogExtent(logs_of(self.find(may_be_empty=True)), self.selection)
 
-    def share_state_tail(self) -> Tail:
-        return LogTail(self._find_share_states)
-
-    def _find_share_states(self) -> list[FileSet]:
-        folders = []
-        for path in self.paths:
-            with errors_as_input_errors(path):
-                file_system, root = url_to_fs(path)
-                found = file_system.glob(f"{root.rstrip('/')}/{SHARE_STATE_TOPIC}-*")
-            numbered = (one for one in found if one.rpartition("-")[2].isdecimal())
-            folders += [file_system.unstrip_protocol(one) for one in numbered]
-        return find_segments(sorted(folders), may_be_empty=True) if folders else []
+    def share_states(self) -> Source:
+        return ShareStateLogs(self.paths)
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         return find_segments(
@@ -290,6 +319,21 @@ class LogSource(Source):
 
     def _check_records(self, *, may_be_empty: bool) -> int:
         return sum(one.size_bytes for files in self.find(may_be_empty=may_be_empty) for one in files.segments)
+
+
+@frozen
+class ShareStateLogs(LogSource):
+    """Logs of ``__share_group_state`` in data directories."""
+
+    def find(self, *, may_be_empty: bool) -> list[FileSet]:
+        folders = []
+        for path in self.paths:
+            with errors_as_input_errors(path):
+                file_system, root = url_to_fs(path)
+                found = file_system.glob(f"{root.rstrip('/')}/{SHARE_STATE_TOPIC}-*")
+            numbered = (one for one in found if one.rpartition("-")[2].isdecimal())
+            folders += [file_system.unstrip_protocol(one) for one in numbered]
+        return find_segments(sorted(folders), may_be_empty=True) if folders else []
 
 
 @frozen
@@ -333,41 +377,25 @@ class ClusterSource(Source):
         return (f"kafka://{self.address.settings().bootstrap_servers}/{self.topic}",)
 
     def tasks(self, split_bytes: int | None = None) -> Sequence[RecordTask]:
-        with self._topic_ends() as (cluster, patience, ends):
-            return self._planned(cluster, patience, ends.whole(), split_bytes)
+        return self.planned(self.extent().ends.whole(), split_bytes)
 
-    def tasks_between(
-        self, start: Mapping[int, int], end: Mapping[int, int], topic_id: str, split_bytes: int | None = None
-    ) -> list[ClusterTask]:
-        """Return the records between offsets of log partitions as tasks; without a start, from the first one."""
+    def planned(self, ranges: Sequence[OffsetRange], split_bytes: int | None) -> list[ClusterTask]:
+        if not ranges:
+            return []
         with connection(self.address) as (cluster, patience):
-            ends = topic_ends(cluster, patience, self.topic, tuple(end))
-            check_same(ends, topic_id, start)
-            found = [
-                ends.range(partition, start.get(partition, ends.starts[partition]), last)
-                for partition, last in sorted(end.items())
-            ]
-            return self._planned(cluster, patience, [one for one in found if one.start < one.end], split_bytes)
-
-    def _planned(
-        self, cluster: KafkaCluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int | None
-    ) -> list[ClusterTask]:
-        planned = plan(cluster, patience, ranges, split_bytes or OFFSETS_SPLIT_BYTES)
-        return [ClusterTask(self.address, some, self.selection) for some in planned]
+            found = plan(cluster, patience, ranges, split_bytes or OFFSETS_SPLIT_BYTES)
+        return [ClusterTask(self.address, some, self.selection) for some in found]
 
     @property
     def cluster_name(self) -> str:
-        return self.ends(may_lack=True).cluster_id
+        return self.extent(may_lack=True).ends.cluster_id
 
-    def share_state_tail(self) -> Tail:
-        return ClusterTail(ClusterSource(self.address, SHARE_STATE_TOPIC))
+    def share_states(self) -> Source:
+        return ClusterSource(self.address, SHARE_STATE_TOPIC)
 
-    def tail(self) -> Tail:
-        return ClusterTail(self)
-
-    def ends(self, *, may_lack: bool = False) -> TopicEnds:
+    def extent(self, *, may_lack: bool = False) -> TopicExtent:
         with self._topic_ends(may_lack=may_lack) as (_, _, ends):
-            return ends
+            return TopicExtent(self, ends)
 
     @contextmanager
     def _topic_ends(
@@ -411,6 +439,9 @@ class ClusterTask(RecordTask):
             for partition, ranges in groupby(self.ranges, lambda one: one.partition):
                 rows = (rows_of_offsets(cluster, one, patience, settings) for one in ranges)
                 yield partition, chain.from_iterable(rows)
+
+    def check_unchanged(self) -> None:
+        """Do nothing: the records at an offset never change."""
 
 
 def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:

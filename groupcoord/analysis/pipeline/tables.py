@@ -19,7 +19,7 @@ from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBERSHIP, REBAL
 from groupcoord.analysis.fold.history.rows import SHARE
 from groupcoord.analysis.fold.history.share_partitions import SharePartitions
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.pipeline.sources import Source, attempted
+from groupcoord.analysis.pipeline.sources import Source, Tail, attempted
 from groupcoord.analysis.rules.anomalies import Assigned, anomalies, assigned
 from groupcoord.analysis.rules.groups import Histories, groups, offset_expiry, stale_groups
 from groupcoord.analysis.rules.lag import Ends, lag
@@ -136,7 +136,7 @@ class ShareStates:
         self._begin()
 
     def _begin(self) -> None:
-        self._tail = self._source.share_state_tail()
+        self._tail = Tail(self._source.share_states())
         self._fold: ShareStateFold | None = None
 
     def write(self, tables: FinishedTables) -> None:
@@ -159,7 +159,7 @@ class ShareStates:
     def _read(self) -> None:
         for task in self._tail.look():
             runs = [(number, list(batches)) for number, batches in task.runs(SHARE_STATE_SETTINGS)]
-            self._tail.check(task)
+            task.check_unchanged()
             self._fold = self._fold or ShareStateFold()
             for number, batches in runs:
                 self._fold.add(number, batches)

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.analysis.decode.files import LogTask, RecordTask
-from groupcoord.analysis.decode.tailing import LogChangedError
+from groupcoord.analysis.decode.files import LogChangedError, LogTask
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.pipeline import sources
 from groupcoord.analysis.pipeline.batch import Pipeline
 from groupcoord.analysis.pipeline.following import LocalFollowing, Progress
 from groupcoord.analysis.pipeline.local_engine import LocalEngine
-from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource, LogTail
+from groupcoord.analysis.pipeline.sources import ClusterSource, LogSource
 from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from tests.samples import SEED
@@ -129,14 +128,13 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     """Rows of other files are not counted twice; a file that changes at each read ends the run."""
     changes = 1
 
-    def check(tail: LogTail, task: RecordTask) -> None:
+    def check(task: LogTask) -> None:
         nonlocal changes
-        assert isinstance(task, LogTask)
         if changes and "__consumer_offsets-7" in task.ranges[-1].segment.name:
             changes -= 1
             raise LogChangedError("a file was replaced or deleted while it was read; start again")
 
-    monkeypatch.setattr(LogTail, "check", check)
+    monkeypatch.setattr(LogTask, "check_unchanged", check)
     monkeypatch.setattr(sources, "SPLIT_BYTES", 65_536)
     LocalFollowing([whole_log], tmp_path / "out").run(lambda wait_s: True, lambda progress: None)
     Pipeline(LocalEngine(), [whole_log], tmp_path / "whole").run()
