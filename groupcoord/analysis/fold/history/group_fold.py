@@ -26,7 +26,9 @@ from groupcoord.analysis.fold.history.rows import (
     GENERATION,
     GROUP,
     MEMBER,
+    MOVE,
     REBALANCE,
+    REVOCATION,
     STREAMS,
     GroupView,
     MemberView,
@@ -36,7 +38,6 @@ from groupcoord.analysis.fold.history.rows import (
     classic_view,
     member_row,
     named,
-    of_tasks,
     subscribed,
 )
 from groupcoord.errors import GroupcoordError
@@ -165,7 +166,8 @@ class GroupFold:
 
     def take_rows(self) -> list[tuple[str, Row]]:
         """Return the rows that became certain since the last call, each with its kind."""
-        rows, self._rows = self._rows, []
+        rows = [(kind, named(row, self._topics) if kind in (MOVE, REVOCATION) else row) for kind, row in self._rows]
+        self._rows.clear()
         return rows
 
     def state(self) -> Row | None:
@@ -208,7 +210,6 @@ class GroupFold:
         self._note_conversion(CONSUMER, DOWNGRADE, view.log_offset, view.log_timestamp_ms)
         if converted is not None and self._trace is not None:
             self._trace.convert(view.members)
-            self._take_trace()
         self._generation_row(view)
         self._member_rows(view)
         for partition, member_ids in view.duplicate_owners().items():
@@ -330,28 +331,20 @@ class GroupFold:
             partition = self._topics.get(topic, topic), number
             self._duplicate_row(modern.epoch, partition, member_ids, log_offset, timestamp_ms)
         modern.duplicates.clear()
-        self._take_trace()
         if self._open is not None and self._open.ended_ms is None and modern.is_converged():
             self._open.ended_ms = timestamp_ms
 
     def _begin_trace(self, types: Kip848Types, log_offset: int, timestamp_ms: int) -> None:
         self._end_trace()
-        self._trace = GroupTrace(types)
+        self._trace = GroupTrace(types, self._rows)
         if types.group_type == CONSUMER:
             self._note_conversion(CLASSIC, UPGRADE, log_offset, timestamp_ms)
             if (was := self._converted) is not None:
-                self._trace = GroupTrace(types, frozenset(was.members), was.generation)
-
-    def _take_trace(self) -> None:
-        if self._trace is not None:
-            is_of_tasks = self._trace.types.group_type == STREAMS
-            for kind, row in self._trace.take_rows():
-                self._rows.append((kind, of_tasks(row) if is_of_tasks else named(row, self._topics)))
+                self._trace = GroupTrace(types, self._rows, frozenset(was.members), was.generation)
 
     def _end_trace(self) -> None:
         if self._trace is not None:
             self._trace.end()
-            self._take_trace()
         self._trace = None
 
     def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
@@ -363,7 +356,6 @@ class GroupFold:
             self._removed = modern.types.group_type, log_offset, timestamp_ms
             if self._trace is not None:
                 self._trace.close()
-                self._take_trace()
             return
         before, notes = modern.closing_view(), modern.changes(value, timestamp_ms)
         self._complete_open(log_offset)
@@ -372,7 +364,6 @@ class GroupFold:
         view = modern.begin_epoch(log_offset, timestamp_ms, value)
         if self._trace is not None:
             self._trace.begin_epoch(log_offset, timestamp_ms, modern)
-            self._take_trace()
         converted, self._converted = self._converted, None
         commits, self._commits = self._commits, {}
         if converted is not None and converted.generation == view.generation:
@@ -464,7 +455,6 @@ class GroupFold:
     def _row(self, before: GroupView | None, after: GroupView, explanation: Explanation) -> Row:
         if self._trace is not None:
             self._trace.settle(explanation.departures, after.log_offset)
-            self._take_trace()
         conversion, self._conversion = self._conversion, None
         return {
             "type": after.group_type,

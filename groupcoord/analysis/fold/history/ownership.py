@@ -47,6 +47,7 @@ owner could have had.
 
 GIVEN_UP, GONE = "given up", "gone"
 Subscriptions = Mapping[str, MemberView]
+Rows = list[tuple[str, Row]]
 
 
 @define
@@ -62,10 +63,10 @@ class Revocation:
 
 @define
 class Ownership:
-    """Target and current owners of the partitions of one group; the reader clears the rows."""
+    """Target and current owners of the partitions, or tasks, of one group."""
 
-    moves: list[Row] = field(factory=list)
-    revocations: list[Row] = field(factory=list)
+    _rows: Rows
+    _is_of_tasks: bool
     _targets: dict[str, TopicPartitions] = field(factory=dict)
     _planned: dict[TopicPartition, str] = field(factory=dict)
     # Previous target owners of partitions with a changed target since the last target assignment.
@@ -104,8 +105,6 @@ class Ownership:
         members: Subscriptions,
         at_ms: int,
         log_offset: int,
-        *,
-        is_of_tasks: bool = False,
     ) -> None:
         changed = sorted(partition for partition, was in self._before.items() if self._planned.get(partition) != was)
         received = Counter(self._planned[partition] for partition in changed if partition in self._planned)
@@ -117,8 +116,7 @@ class Ownership:
             self._under_way[partition] = {
                 "epoch": epoch,
                 "assignor": assignor,
-                "topic": None,
-                "topic_id": partition[0],
+                **self._topic(partition[0]),
                 "topic_partition": partition[1],
                 "from_member": was,
                 "to_member": will,
@@ -128,7 +126,7 @@ class Ownership:
                 "released_ms": self._free_since_ms.get(partition),
                 "assigned_ms": None,
                 "unowned_ms": None,
-                "had_copy": _has_copy(members.get(will or ""), partition) if is_of_tasks else None,
+                "had_copy": _has_copy(members.get(will or ""), partition) if self._is_of_tasks else None,
                 "log_offset": log_offset,
             }
             if will is not None and partition in self._held.get(will, NO_PARTITIONS):
@@ -234,29 +232,30 @@ class Ownership:
         free_since_ms = self._free_since_ms.get(partition)
         move["assigned_ms"] = assigned_ms
         move["unowned_ms"] = None if assigned_ms is None or free_since_ms is None else assigned_ms - free_since_ms
-        self.moves.append(move)
+        self._rows.append((MOVE, move))
 
     def _revoked(self, member_id: str, end: str | None, ended_ms: int | None) -> None:
         asked = self._asked.pop(member_id)
-        self.revocations.append(
-            {
-                "member_id": member_id,
-                "instance_id": asked.member.instance_id,
-                "client_id": asked.member.client_id,
-                "member_epoch": asked.epoch,
-                "partitions": [
-                    {"topic": None, "topic_id": topic_id, "partitions": found}
-                    for topic_id, found in by_topic(asked.member.pending)
-                ],
-                "partition_count": len(asked.member.pending),
-                "rebalance_timeout_ms": asked.member.rebalance_timeout_ms,
-                "asked_ms": asked.asked_ms,
-                "ended_ms": ended_ms,
-                "took_ms": None if ended_ms is None else ended_ms - asked.asked_ms,
-                "end": end,
-                "log_offset": asked.log_offset,
-            }
-        )
+        row = {
+            "member_id": member_id,
+            "instance_id": asked.member.instance_id,
+            "client_id": asked.member.client_id,
+            "member_epoch": asked.epoch,
+            "partitions": [
+                {**self._topic(topic), "partitions": found} for topic, found in by_topic(asked.member.pending)
+            ],
+            "partition_count": len(asked.member.pending),
+            "rebalance_timeout_ms": asked.member.rebalance_timeout_ms,
+            "asked_ms": asked.asked_ms,
+            "ended_ms": ended_ms,
+            "took_ms": None if ended_ms is None else ended_ms - asked.asked_ms,
+            "end": end,
+            "log_offset": asked.log_offset,
+        }
+        self._rows.append((REVOCATION, row))
+
+    def _topic(self, topic: str) -> Row:
+        return {"topic": topic, "topic_id": None} if self._is_of_tasks else {"topic": None, "topic_id": topic}
 
 
 def _has_copy(member: MemberView | None, task: TopicPartition) -> bool:
@@ -301,14 +300,17 @@ class GroupTrace:
     """
 
     types: Kip848Types
+    _rows: Rows
     inherited: frozenset[str] = frozenset()
     inherited_epoch: int = -1
     complete_from: int = 0
     target_ms: int | None = None
-    _ownership: Ownership = field(factory=Ownership)
+    _ownership: Ownership = field(init=False)
     _members: dict[str, Membership] = field(factory=dict)
     _gone: dict[str, Membership] = field(factory=dict)
-    _rows: list[tuple[str, Row]] = field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self._ownership = Ownership(self._rows, is_of_tasks=self.types.group_type == STREAMS)
 
     # ------------------------------------------------------------ input
 
@@ -330,8 +332,8 @@ class GroupTrace:
 
     def begin_epoch(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
         self.target_ms = None
+        self._rows.append((EPOCH, _epoch_row(GROUP_EPOCH, group, log_offset, timestamp_ms)))
         self._ownership.begin_epoch(is_empty=not group.view().members)
-        self._add_row(EPOCH, _epoch_row(GROUP_EPOCH, group, log_offset, timestamp_ms))
 
     def replace(self, old_id: str, new_id: str) -> None:
         self._ownership.replace(old_id, new_id)
@@ -360,18 +362,11 @@ class GroupTrace:
         self._ownership.end()
 
     def end(self) -> None:
-        self._ownership.end()
         for life in (*self._gone.values(), *self._members.values()):
             self._end(life, None)
+        self._ownership.end()
         self._gone.clear()
         self._members.clear()
-
-    def take_rows(self) -> list[tuple[str, Row]]:
-        rows, self._rows = self._rows, []
-        rows += [(MOVE, row) for row in self._ownership.moves]
-        rows += [(REVOCATION, row) for row in self._ownership.revocations]
-        self._ownership.moves, self._ownership.revocations = [], []
-        return rows
 
     # ------------------------------------------------------------ records
 
@@ -401,9 +396,9 @@ class GroupTrace:
         self, member_id: str, record: TypedRecord, log_offset: int, timestamp_ms: int, group: EpochGroup
     ) -> None:
         if record.value is None:
-            self._ownership.loses_all(member_id, timestamp_ms)
             row = _epoch_row(MEMBER_EPOCH, group, log_offset, timestamp_ms)
-            self._add_row(EPOCH, row | {"member_id": member_id})
+            self._rows.append((EPOCH, row | {"member_id": member_id}))
+            self._ownership.loses_all(member_id, timestamp_ms)
             return
         member = group.member(member_id)
         life = self._life(member_id, log_offset, timestamp_ms, group)
@@ -413,8 +408,6 @@ class GroupTrace:
         else:
             life.away_ms, life.last_epoch = None, member.epoch
             life.first_epoch = member.epoch if not life.first_epoch else life.first_epoch
-        if self._has_owners:
-            self._ownership.has(member, log_offset, timestamp_ms)
         told = {
             "member_id": member_id,
             "member_epoch": member.epoch,
@@ -423,23 +416,21 @@ class GroupTrace:
             "partitions": len(member.held),
             "pending_partitions": len(member.pending),
         }
-        self._add_row(EPOCH, _epoch_row(MEMBER_EPOCH, group, log_offset, timestamp_ms) | told)
+        self._rows.append((EPOCH, _epoch_row(MEMBER_EPOCH, group, log_offset, timestamp_ms) | told))
+        if self._has_owners:
+            self._ownership.has(member, log_offset, timestamp_ms)
 
     def _target(self, log_offset: int, timestamp_ms: int, group: EpochGroup) -> None:
         members = group.view().members
+        self._rows.append((EPOCH, _epoch_row(TARGET_EPOCH, group, log_offset, timestamp_ms)))
         if not self._has_owners or log_offset < self.complete_from or group.assignment_epoch == self.inherited_epoch:
             self._ownership.adopt(members)
         else:
-            epoch, is_of_tasks = group.assignment_epoch, self.types.group_type == STREAMS
-            self._ownership.decide(epoch, group.assignor(), members, timestamp_ms, log_offset, is_of_tasks=is_of_tasks)
+            self._ownership.decide(group.assignment_epoch, group.assignor(), members, timestamp_ms, log_offset)
         if group.assignment_epoch == group.epoch:
             self.target_ms = timestamp_ms
-        self._add_row(EPOCH, _epoch_row(TARGET_EPOCH, group, log_offset, timestamp_ms))
 
     # ------------------------------------------------------------ rows
-
-    def _add_row(self, kind: str, row: Row) -> None:
-        self._rows.append((kind, row))
 
     def _end(self, life: Membership, departure: Departure | None) -> None:
         """Add the row of a membership; without a departure it is active, or its end is unknown."""
@@ -464,7 +455,7 @@ class GroupTrace:
             "evidence": None if departure is None else departure.evidence,
             "log_offset": life.log_offset,
         }
-        self._add_row(MEMBERSHIP, row)
+        self._rows.append((MEMBERSHIP, row))
 
 
 def _epoch_row(whose: str, group: EpochGroup, log_offset: int, timestamp_ms: int) -> Row:

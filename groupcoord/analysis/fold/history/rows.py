@@ -298,13 +298,6 @@ def named(row: Row, topics: dict[str, str]) -> Row:
     return row | told
 
 
-def of_tasks(row: Row) -> Row:
-    """Return a row about moves or revocations of tasks, with the subtopology as topic."""
-    if isinstance(row.get("partitions"), list):
-        return row | {"partitions": [one | {"topic": one["topic_id"], "topic_id": None} for one in row["partitions"]]}
-    return row | {"topic": row["topic_id"], "topic_id": None} if "topic_id" in row else row
-
-
 def _named(partitions: list[Row], topics: dict[str, str]) -> list[Row]:
     found = [one | {"topic": topics.get(one["topic_id"], one["topic"])} for one in partitions]
     return sorted(found, key=lambda one: one["topic"] or one["topic_id"])
