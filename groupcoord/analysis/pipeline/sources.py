@@ -78,7 +78,7 @@ def attempted(read: Callable[[], None]) -> None:
 
 
 Position = dict[str, Any]
-"""How far the logs of a source are read, as JSON; empty at their start."""
+"""Position in the logs of a source, as JSON; empty at their start."""
 
 
 class Extent(ABC):
