@@ -22,7 +22,6 @@ from groupcoord.core.groups.base.assignor import (
     Partitions,
     SubscriptionType,
 )
-from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.groups.consumer.assignors import RangeAssignor, UniformAssignor
 from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
 from groupcoord.core.groups.streams.assignors import (
@@ -35,6 +34,7 @@ from groupcoord.core.groups.streams.assignors import (
     TaskAssignorError,
     Tasks,
 )
+from groupcoord.core.topics import Topic
 from groupcoord.errors import ConfigError
 
 __all__ = [

@@ -10,7 +10,6 @@ from groupcoord.config.group_settings import (
     ConsumerGroupSettings,
     StreamsGroupSettings,
 )
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.consumer.group import ConsumerGroupEnvironment
 from groupcoord.core.groups.group_types import Environments
 from groupcoord.core.groups.share.group import ShareGroupEnvironment
@@ -25,7 +24,7 @@ from groupcoord.core.router.partition_table import PartitionTable
 from groupcoord.core.router.request_router import RequestRouter
 from groupcoord.core.router.split_requests import Coordinators, SplitRequests
 from groupcoord.core.timers import TimerQueue
-from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
+from groupcoord.core.topics import AnyTopic, KnownTopics, NoRegexes, RegexResolver, TopicResolver
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "messages": ("core.messages",),
     "events": ("core.events",),
     "assignors": (
-        *("core.groups.base.assignor", "core.groups.base.topics", "core.groups.consumer.assignors"),
+        *("core.groups.base.assignor", "core.topics", "core.groups.consumer.assignors"),
         *("core.groups.share.simple_assignor", "core.groups.streams.assignors", "errors"),
     ),
     "schema": (),
@@ -234,7 +234,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("fast_construct", "javacompat", "columns", "consumer_protocol", "events", "timers", "topics"),
         *("messages", "records", "log.records", "log.record_keys", "share_state.records", "router.authorization"),
-        *("groups.base.topics", "groups.base.assignor", "groups.share.simple_assignor", "groups.streams.assignors"),
+        *("groups.base.assignor", "groups.share.simple_assignor", "groups.streams.assignors"),
         *("groups.consumer.assignors", "groups.consumer.records", "groups.share.records", "groups.streams.records"),
         *("groups.consumer.reconciliation", "groups.streams.reconciliation"),
     ),

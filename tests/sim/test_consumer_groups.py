@@ -11,7 +11,6 @@ from attrs import evolve
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import ConsumerGroupState
 from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.assignors import UniformAssignor
@@ -24,6 +23,7 @@ from groupcoord.core.groups.consumer.records import (
 )
 from groupcoord.core.groups.conversion import ConvertibleGroups
 from groupcoord.core.log.records import OffsetTombstone
+from groupcoord.core.topics import KnownTopics
 from groupcoord.laws.modern_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.consumer.protocol import Reconciliation

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from groupcoord.core.groups.base.group import ModernGroup
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupEnvironment
@@ -23,6 +22,7 @@ from groupcoord.core.groups.streams.group import StreamsGroupEnvironment
 from groupcoord.core.groups.streams.kind import StreamsGroups
 from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.record_keys import RecordKey
+from groupcoord.core.topics import KnownTopics
 
 
 class Environments(NamedTuple):

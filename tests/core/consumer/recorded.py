@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
-from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.javacompat import hash_map_order
+from groupcoord.core.topics import Topic
 
 DATA = Path(__file__).with_name("data")
 Record = dict[str, Any]

@@ -14,10 +14,10 @@ from groupcoord.core.groups.base.assignor import (
     PartitionAssignorError,
     SubscriptionType,
 )
-from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.groups.consumer.assignors import RangeAssignor, UniformAssignor
 from groupcoord.core.groups.consumer.group import preferred_assignor, preferred_assignor_after
 from groupcoord.core.javacompat import hash_map_order
+from groupcoord.core.topics import Topic
 
 UNIFORM = UniformAssignor()
 GONE, TOPIC = UUID(int=7), UUID(int=1)

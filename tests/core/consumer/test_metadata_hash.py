@@ -9,7 +9,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.core.groups.base.topics import Topic, metadata_hash, topic_hash
+from groupcoord.core.topics import Topic, metadata_hash, topic_hash
 
 T1 = Topic("t1", UUID("01020304-0506-0708-090a-0b0c0d0e0f10"), 2, (("r1", "r2"), ()))
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from groupcoord.core.groups.base.assignor import Assignor, SubscriptionType, changed_targets
-from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.groups.consumer.assignors import RangeAssignor, UniformAssignor
 from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
+from groupcoord.core.topics import Topic
 
 from .recorded import Record, Shape, expected_shape, group_of, kafka_uuid, records, shape_of, without_order
 

@@ -7,8 +7,8 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
-from groupcoord.core.groups.base.topics import Topic
 from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
+from groupcoord.core.topics import Topic
 
 TOPICS = [UUID(int=number << 64 | 0x5EED) for number in range(1, 4)]
 

@@ -13,9 +13,9 @@ from uuid import UUID
 from attrs import field
 
 from groupcoord.core.fast_construct import frozen, plain_members
-from groupcoord.core.groups.base.topics import Topic, subscribed_names
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.messages.request import RefusedError
+from groupcoord.core.topics import Topic, subscribed_names
 from groupcoord.errors import ErrorCode, GroupcoordError
 
 Partitions = Mapping[UUID, tuple[int, ...]]

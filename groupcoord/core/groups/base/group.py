@@ -13,7 +13,6 @@ from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import GroupSettings
 from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.state import Draft, MemberT, StateT
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import CommitKind, GroupTombstone, Record
@@ -30,6 +29,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.commits import accept_metadata
 from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
+from groupcoord.core.topics import KnownTopics
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
 SettingsT = TypeVar("SettingsT", bound=GroupSettings)

@@ -16,11 +16,11 @@ from attrs import evolve
 from groupcoord.config import GroupType
 from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted, Trigger
 from groupcoord.core.fast_construct import frozen
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.log.record_keys import MemberRecord, TopicPartitions
 from groupcoord.core.log.records import GroupRecord, GroupTombstone, Record
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, Reply
 from groupcoord.core.messages.request import RefusedError
+from groupcoord.core.topics import KnownTopics
 from groupcoord.errors import ErrorCode
 
 KeyT = TypeVar("KeyT")

@@ -18,7 +18,6 @@ from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.consumer.reconciliation import (
     STATES_BY_NUMBER,
     MemberAssignment,
@@ -47,7 +46,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.timers import TimerKind
-from groupcoord.core.topics import RegexResolver
+from groupcoord.core.topics import KnownTopics, RegexResolver
 from groupcoord.errors import ErrorCode
 
 

@@ -19,7 +19,6 @@ from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
 from groupcoord.core.groups.base.group import GroupEnvironment, ModernGroup
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.group import Deletion
 from groupcoord.core.groups.share.records import (
     NamedTopic,
@@ -49,6 +48,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.share_state import DeleteShareGroupState, InitializeShareGroupState
 from groupcoord.core.timers import TimerKind, TimerQueue
+from groupcoord.core.topics import KnownTopics
 from groupcoord.errors import ErrorCode
 
 T = TypeVar("T")

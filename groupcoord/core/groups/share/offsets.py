@@ -13,7 +13,6 @@ from attrs import evolve
 
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.fast_construct import define
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.share.group import (
     PartitionsByTopic,
     ShareDraft,
@@ -52,6 +51,7 @@ from groupcoord.core.messages.share_state import (
     StateTopicToRead,
     StateToRead,
 )
+from groupcoord.core.topics import KnownTopics
 from groupcoord.errors import ErrorCode
 
 NO_LEADER_EPOCH = 0

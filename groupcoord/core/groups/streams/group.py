@@ -16,7 +16,6 @@ from groupcoord.config.group_settings import StreamsGroupSettings
 from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
-from groupcoord.core.groups.base.topics import KnownTopics
 from groupcoord.core.groups.streams.assignors import MemberTasks, Task, TaskAssignor, Tasks, by_subtopology, walk_tasks
 from groupcoord.core.groups.streams.reconciliation import STATES_BY_NUMBER, HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
@@ -46,6 +45,7 @@ from groupcoord.core.messages import (
     TopicToCommit,
 )
 from groupcoord.core.timers import TimerKind
+from groupcoord.core.topics import KnownTopics
 
 NO_TOPOLOGY_EPOCH = -1
 
