@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from attrs import define, frozen
-
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.messages import Response
 from groupcoord.errors import GroupcoordError
 from groupcoord.schema.primitives import MalformedError
