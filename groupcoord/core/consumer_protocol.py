@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from groupcoord.core.fast_construct import frozen
 from groupcoord.core.javacompat import string_sort_key
 from groupcoord.errors import GroupcoordError
-from groupcoord.schema.engine import BYTES, INT32, STRING, Array, Field, Form, reader_of, structure, writer_of
+from groupcoord.schema.engine import Form, parse_structures, reader_of, writer_of
 from groupcoord.schema.primitives import INT16, Reader, Writer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -25,18 +25,16 @@ UNKNOWN_GENERATION_ID = -1
 Fields = dict[str, Any]
 """Fields under the names of Kafka's JSON, in the order of the bytes."""
 
-_PARTITIONS = Array(structure(Field("topic", STRING), Field("partitions", Array(INT32))))
-_SCHEMAS = {
-    "subscription": structure(
-        Field("topics", Array(STRING)),
-        Field("userData", BYTES, nullable=True),
-        Field("ownedPartitions", _PARTITIONS, since=1),
-        Field("generationId", INT32, since=2),
-        Field("rackId", STRING, since=3, nullable=True),
-    ),
-    "assignment": structure(Field("assignedPartitions", _PARTITIONS), Field("userData", BYTES, nullable=True)),
-    "partitions": structure(Field("partitions", _PARTITIONS)),
-}
+_SCHEMAS = parse_structures(
+    """
+    TopicPartition: topic string, partitions int32[]
+    subscription: topics string[], userData bytes?, ownedPartitions TopicPartition[] 1+, generationId int32 2+,
+        rackId string? 3+
+    assignment: assignedPartitions TopicPartition[], userData bytes?
+    partitions: partitions TopicPartition[]
+    """,
+    made={},
+)
 _FORM = Form(is_dict=True, is_strict=False, is_protocol=True, is_of_tools=True)
 UNREADABLE = (StructError, IndexError, ValueError)
 """Errors of readers and writers, MalformedError among them."""

@@ -9,41 +9,25 @@ from __future__ import annotations
 from struct import error as StructError  # noqa: N812
 from typing import Any
 
-from groupcoord.schema.engine import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    Array,
-    Field,
-    Values,
-    read_whole,
-    reader_of,
-    structure,
-    writer_of,
-)
+from groupcoord.schema.engine import Values, parse_structures, read_whole, reader_of, writer_of
 from groupcoord.schema.primitives import MalformedError, Reader
 
 KEY_VERSION = b"\x00\x00"
 VALUE_VERSION = 1
 FIRST_FLEXIBLE = 1  # version of the value from which on it has tagged fields
 
-_KEY = structure(Field("transactionalId", STRING))
-_PARTITIONS = structure(Field("topic", STRING), Field("partitionIds", Array(INT32)))
-_VALUE = structure(
-    Field("producerId", INT64),
-    Field("previousProducerId", INT64, since=1, tag=0),
-    Field("nextProducerId", INT64, since=1, tag=1),
-    Field("producerEpoch", INT16),
-    Field("nextProducerEpoch", INT16, since=1, tag=3),
-    Field("transactionTimeoutMs", INT32),
-    Field("transactionStatus", INT8),
-    Field("transactionPartitions", Array(_PARTITIONS), nullable=True),
-    Field("transactionLastUpdateTimestampMs", INT64),
-    Field("transactionStartTimestampMs", INT64),
-    Field("clientTransactionVersion", INT16, since=1, tag=2),
+_STRUCTURES = parse_structures(
+    """
+    TransactionLogKey: transactionalId string
+    PartitionsSchema: topic string, partitionIds int32[]
+    TransactionLogValue: producerId int64, previousProducerId int64 1+ tag 0, nextProducerId int64 1+ tag 1,
+        producerEpoch int16, nextProducerEpoch int16 1+ tag 3, transactionTimeoutMs int32, transactionStatus int8,
+        transactionPartitions PartitionsSchema[]?, transactionLastUpdateTimestampMs int64,
+        transactionStartTimestampMs int64, clientTransactionVersion int16 1+ tag 2
+    """,
+    made={},
 )
+_KEY, _VALUE = _STRUCTURES["TransactionLogKey"], _STRUCTURES["TransactionLogValue"]
 
 
 def encode_transaction_key(transactional_id: str) -> bytes:

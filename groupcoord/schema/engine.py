@@ -4,7 +4,7 @@ A :class:`Structure` is a tuple of fields with the versions that have them. Its 
 Their Python source is generated for one version and compiled once, as :mod:`dataclasses` does for ``__init__``.
 Adjacent numbers are one :class:`struct.Struct`; everything else is a call of a primitive (:mod:`.primitives`).
 
->>> point = Structure((Field("x", INT32), Field("y", INT32), Field("name", STRING, since=1)))
+>>> point = parse_structures("Point: x int32, y int32, name string 1+", made={})["Point"]
 >>> print(reader_source(point, 1, True, TOOLS).text)
 def read(data, position):
     v0, v1, = unpack0(data, position)
@@ -25,6 +25,8 @@ a tagged field is absent if it is absent from the bytes. In instances absent fie
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -132,8 +134,57 @@ INT8, INT16, UINT16, INT32, INT64, FLOAT64, BOOL = (Scalar(code) for code in "bh
 STRING, BYTES, UUID, RECORDS = (Text(kind) for kind in ("string", "bytes", "uuid", "records"))
 
 
-def structure(*fields: Field, made: type[Any] | None = None) -> Structure:
-    return Structure(fields, made)
+_NUMBERS = {"int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "int64": INT64, "float64": FLOAT64}
+TYPES: Mapping[str, FieldType] = (
+    _NUMBERS | {"bool": BOOL} | {text.kind: text for text in (STRING, BYTES, UUID, RECORDS)}
+)
+"""Primitive types by Kafka's names."""
+
+_FIELD = re.compile(r"(\w+) (\w+)(\[\])?(\?)?(?: (\d+)(?:\+|-(\d+)))?(?: tag (\d+))?(?: = (\S+))?")
+
+
+def parse_structures(
+    text: str, made: Mapping[str, type[Any]], types: Mapping[str, FieldType] = TYPES, *, by_name: bool = False
+) -> dict[str, Structure]:
+    """Return the structures in a text like ``Point: x int32, y int32, name string[]? 1+ tag 0 = ()``, by name.
+
+    Behind its type, which may be a structure above, a field has the versions that have it (``3+``, ``0-12``), its tag
+    and its default. ``?`` marks types that may be null.
+
+    Args:
+        made: the classes of values by the names of structures; others are tuples.
+        types: the other types.
+        by_name: whether fields have the names of the class's attributes; ``_`` is a field that the class ignores.
+    """
+    found: dict[str, Structure] = {}
+    for name, body in re.findall(r"(\w+): ([^:]+)(?=\s\w+:|$)", text):
+        known, fields = {**types, **found}, []
+        for line in re.split(r",\s+", body.strip()):
+            match = _FIELD.fullmatch(line)
+            if match is None:
+                raise ValueError(f"{name}: {line!r} is no field")
+            field, kind, array, nullable, since, until, tag, default = match.groups()
+            fields.append(
+                Field(
+                    "" if field == "_" else field,
+                    Array(known[kind]) if array else known[kind],
+                    int(since or 0),
+                    int(until or NEWEST),
+                    nullable is not None,
+                    None if tag is None else int(tag),
+                    None if default is None else _default(known[kind], literal_eval(default)),
+                )
+            )
+        found[name] = Structure(tuple(fields), made.get(name), by_name and name in made)
+    return found
+
+
+def _default(kind: FieldType, value: Any) -> Any:
+    if kind is UUID:
+        return ZERO_UUID
+    return (
+        kind.made(*value) if isinstance(kind, Structure) and kind.made and isinstance(value, tuple) and value else value
+    )
 
 
 class Form(NamedTuple):
@@ -392,7 +443,12 @@ def _make_source(
     if made is None:
         return f"({', '.join(values)},)"
     if fields.by_name:
-        arguments = {name: values[number] for number, _, name in present if name} | dict(given)
+        absent = {
+            field.name: values[number]
+            for number, field in enumerate(fields.fields)
+            if number not in numbers and field.default is not None
+        }
+        arguments = absent | {name: values[number] for number, _, name in present if name} | dict(given)
     else:
         arguments = dict(zip(_attribute_names(made), values, strict=False))
     if not issubclass(made, tuple):
@@ -404,7 +460,7 @@ def _make_source(
     # The constructor of a named tuple takes twice as long.
     defaults = made._field_defaults  # type: ignore[attr-defined]
     in_order = [
-        arguments[name] if name in arguments else source.use(f"default{prefix}_{name}", defaults[name])
+        arguments[name] if name in arguments else source.use(f"default{prefix}_{name}", defaults.get(name))
         for name in _attribute_names(made)
     ]
     return f"{source.use('new', tuple.__new__)}({source.use(f'made{prefix}', made)}, ({', '.join(in_order)},))"

@@ -12,95 +12,56 @@ from __future__ import annotations
 
 from typing import Any
 
-from groupcoord.schema.engine import (
-    ALONE,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    PROTOCOL,
-    STRING,
-    UUID,
-    Array,
-    Field,
-    Structure,
-    writer_of,
-)
+from groupcoord.schema.engine import ALONE, PROTOCOL, TYPES, parse_structures, writer_of
 from groupcoord.schema.primitives import FLEXIBLE, PLAIN
 from groupcoord.wire.api import Api, PartsEncoder, RequestHeader, VersionRange
-from groupcoord.wire.broker_messages import NO_LEADER, Fetch, FetchedPartitionData, FetchPartition, FetchResponse
+from groupcoord.wire.broker_messages import (
+    Fetch,
+    FetchedPartitionData,
+    FetchPartition,
+    FetchResponse,
+    TopicNameOrIdEntry,
+)
 from groupcoord.wire.by_schema import joined, request_decoder
-from groupcoord.wire.produce import LEADER, NODE_ENDPOINTS, topics_of
+from groupcoord.wire.produce import STRUCTURES
 
 _FLEXIBLE_FROM = 12
 
-_PARTITION = Structure(
-    (
-        Field("partition_index", INT32),
-        Field("current_leader_epoch", INT32, since=9),
-        Field("fetch_offset", INT64),
-        Field("last_fetched_epoch", INT32, since=12),
-        Field("log_start_offset", INT64, since=5),
-        Field("partition_max_bytes", INT32),
-        Field("", UUID, since=17, tag=0),  # the directory id of a follower
-        Field("", INT64, since=18, tag=1),  # its high watermark
-    ),
-    FetchPartition,
-    by_name=True,
-)
-_REPLICA_STATE = Structure((Field("replica_id", INT32), Field("replica_epoch", INT64)), ALONE)
-_REQUEST = Structure(
-    (
-        Field("replica_id", INT32, until=14),
-        Field("max_wait_ms", INT32),
-        Field("min_bytes", INT32),
-        Field("max_bytes", INT32),
-        Field("isolation_level", INT8),
-        Field("session_id", INT32, since=7),
-        Field("session_epoch", INT32, since=7),
-        Field("topics", topics_of(_PARTITION)),
-        Field("forgotten_topics", topics_of(INT32), since=7),
-        Field("rack_id", STRING, since=11),
-        Field("cluster_id", STRING, since=12, nullable=True, tag=0),
-        Field("replica_id", _REPLICA_STATE, since=15, tag=1, default=-1),
-    ),
-    Fetch,
-    by_name=True,
-)
+_STRUCTURES = parse_structures(
+    """
+    FetchPartition: partition_index int32, current_leader_epoch int32 9+, fetch_offset int64,
+        last_fetched_epoch int32 12+, log_start_offset int64 5+, partition_max_bytes int32, _ uuid 17+ tag 0,
+        _ int64 18+ tag 1
+    FetchTopic: name string 0-12, topic_id uuid 13+ = 0, partitions FetchPartition[]
+    ForgottenTopic: name string 0-12, topic_id uuid 13+ = 0, partitions int32[]
+    ReplicaState: replica_id int32, replica_epoch int64
+    Fetch: replica_id int32 0-14, max_wait_ms int32, min_bytes int32, max_bytes int32, isolation_level int8,
+        session_id int32 7+, session_epoch int32 7+, topics FetchTopic[], forgotten_topics ForgottenTopic[] 7+,
+        rack_id string 11+, cluster_id string? 12+ tag 0, replica_id ReplicaState 15+ tag 1 = -1
 
-_RESPONSE_HEAD = Structure(
-    (Field("", INT32, default=0), Field("error_code", INT16, since=7), Field("session_id", INT32, since=7)),
-    FetchResponse,
+    AbortedTransaction: producer_id int64, first_offset int64
+    EpochEndOffset: epoch int32, end_offset int64
+    PartitionHead: partition_index int32, error_code int16, high_watermark int64, last_stable_offset int64,
+        log_start_offset int64 5+, aborted_transactions AbortedTransaction[]?, preferred_read_replica int32 11+
+    PartitionEnd: diverging_epoch EpochEndOffset tag 0, current_leader CurrentLeader 16+ tag 1 = (-1,-1)
+    ResponseHead: _ int32 = 0, error_code int16 7+, session_id int32 7+
+    ResponseEnd: node_endpoints NodeEndpoint[] 16+ tag 0 = ()
+    """,
+    made={
+        "FetchPartition": FetchPartition,
+        "FetchTopic": TopicNameOrIdEntry,
+        "ForgottenTopic": TopicNameOrIdEntry,
+        "ReplicaState": ALONE,
+        "Fetch": Fetch,
+        "PartitionHead": FetchedPartitionData,
+        "PartitionEnd": FetchedPartitionData,
+        "ResponseHead": FetchResponse,
+        "ResponseEnd": FetchResponse,
+    },
+    types={**TYPES, **STRUCTURES},
     by_name=True,
 )
-_PARTITION_HEAD = Structure(
-    (
-        Field("partition_index", INT32),
-        Field("error_code", INT16),
-        Field("high_watermark", INT64),
-        Field("last_stable_offset", INT64),
-        Field("log_start_offset", INT64, since=5),
-        Field(
-            "aborted_transactions",
-            Array(Structure((Field("producer_id", INT64), Field("first_offset", INT64)))),
-            nullable=True,
-        ),
-        Field("preferred_read_replica", INT32, since=11),
-    ),
-    FetchedPartitionData,
-    by_name=True,
-)
-_PARTITION_END = Structure(
-    (
-        Field("diverging_epoch", Structure((Field("epoch", INT32), Field("end_offset", INT64))), tag=0),
-        Field("current_leader", LEADER, since=16, tag=1, default=NO_LEADER),
-    ),
-    FetchedPartitionData,
-    by_name=True,
-)
-_RESPONSE_END = Structure(
-    (Field("node_endpoints", NODE_ENDPOINTS, since=16, tag=0, default=()),), FetchResponse, by_name=True
-)
+"""Between the head and the end of a partition are its records. Of the state of a replica only its id counts."""
 
 COPIED_BYTES = 16_384
 """Smaller records are copied into the response; larger ones are sent from where they are stored."""
@@ -114,10 +75,11 @@ def _parts_encoder(version: int) -> PartsEncoder:
     dialect = FLEXIBLE if flexible else PLAIN
     write_length, write_string, nothing_tagged = dialect.write_length, dialect.write_string, dialect.nothing_tagged
     write_head, write_partition = (
-        writer_of(fields, version, flexible, PROTOCOL, has_end=False) for fields in (_RESPONSE_HEAD, _PARTITION_HEAD)
+        writer_of(_STRUCTURES[name], version, flexible, PROTOCOL, has_end=False)
+        for name in ("ResponseHead", "PartitionHead")
     )
     write_partition_end, write_end = (
-        writer_of(fields, version, flexible, PROTOCOL) for fields in (_PARTITION_END, _RESPONSE_END)
+        writer_of(_STRUCTURES[name], version, flexible, PROTOCOL) for name in ("PartitionEnd", "ResponseEnd")
     )
 
     def encode(response: FetchResponse, header: RequestHeader) -> list[bytes]:
@@ -150,7 +112,7 @@ def _parts_encoder(version: int) -> PartsEncoder:
 
 API = Api(
     *(1, "Fetch", VersionRange(4, 18), _FLEXIBLE_FROM),
-    make_decoder=lambda version: request_decoder(_REQUEST, version, version >= _FLEXIBLE_FROM),
+    make_decoder=lambda version: request_decoder(_STRUCTURES["Fetch"], version, version >= _FLEXIBLE_FROM),
     make_encoder=lambda version: joined(_parts_encoder(version)),
     make_parts_encoder=_parts_encoder,
 )

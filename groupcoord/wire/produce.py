@@ -13,12 +13,10 @@ from __future__ import annotations
 import struct
 from typing import cast
 
-from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.schema.engine import INT16, INT32, INT64, RECORDS, STRING, UUID, Array, Field, FieldType, Structure
+from groupcoord.schema.engine import parse_structures
 from groupcoord.schema.primitives import FLEXIBLE, PLAIN, MalformedError
 from groupcoord.wire.api import Api, VersionRange
 from groupcoord.wire.broker_messages import (
-    NO_LEADER,
     CurrentLeader,
     MetadataBroker,
     Produce,
@@ -32,72 +30,44 @@ from groupcoord.wire.by_schema import request_decoder, response_encoder
 
 _FLEXIBLE_FROM, _TOPIC_IDS_FROM = 9, 13
 
+STRUCTURES = parse_structures(
+    """
+    CurrentLeader: leader_id int32, leader_epoch int32
+    NodeEndpoint: node_id int32, host string, port int32, rack string?
 
-def topics_of(partition: FieldType) -> Array:
-    """Return the type of topics that are named by id from version 13 on, in Fetch as in Produce."""
-    name = Field("name", STRING, until=_TOPIC_IDS_FROM - 1)
-    topic_id = Field("topic_id", UUID, since=_TOPIC_IDS_FROM, default=ZERO_UUID)
-    return Array(Structure((name, topic_id, Field("partitions", Array(partition))), TopicNameOrIdEntry))
+    ProducePartition: partition_index int32, records records?
+    ProduceTopic: name string 0-12, topic_id uuid 13+ = 0, partitions ProducePartition[]
+    Produce: transactional_id string?, acks int16, _ int32, topics ProduceTopic[]
 
-
-LEADER = Structure((Field("leader_id", INT32), Field("leader_epoch", INT32)), CurrentLeader)
-NODE_ENDPOINTS = Array(
-    Structure(
-        (Field("node_id", INT32), Field("host", STRING), Field("port", INT32), Field("rack", STRING, nullable=True)),
-        MetadataBroker,
-    )
-)
-
-_REQUEST = Structure(
-    (
-        Field("transactional_id", STRING, nullable=True),
-        Field("acks", INT16),
-        Field("", INT32),  # the timeout
-        Field(
-            "topics",
-            topics_of(
-                Structure((Field("index", INT32), Field("records", RECORDS, nullable=True)), ProducePartition),
-            ),
-        ),
-    ),
-    Produce,
+    RefusedRecord: batch_index int32, message string?
+    ProducedPartition: partition_index int32, error_code int16, base_offset int64, log_append_time_ms int64,
+        log_start_offset int64 5+, refused_records RefusedRecord[] 8+, error_message string? 8+,
+        current_leader CurrentLeader 10+ tag 0 = (-1,-1)
+    ProducedTopic: name string 0-12, topic_id uuid 13+ = 0, partitions ProducedPartition[]
+    ProduceResponse: topics ProducedTopic[], _ int32 = 0, node_endpoints NodeEndpoint[] 10+ tag 0 = ()
+    """,
+    made={
+        "CurrentLeader": CurrentLeader,
+        "NodeEndpoint": MetadataBroker,
+        "ProducePartition": ProducePartition,
+        "ProduceTopic": TopicNameOrIdEntry,
+        "Produce": Produce,
+        "RefusedRecord": RefusedRecord,
+        "ProducedPartition": ProducedPartition,
+        "ProducedTopic": TopicNameOrIdEntry,
+        "ProduceResponse": ProduceResponse,
+    },
     by_name=True,
 )
-_PARTITION = Structure(
-    (
-        Field("partition_index", INT32),
-        Field("error_code", INT16),
-        Field("base_offset", INT64),
-        Field("log_append_time_ms", INT64),
-        Field("log_start_offset", INT64, since=5),
-        Field(
-            "refused_records",
-            Array(Structure((Field("batch_index", INT32), Field("message", STRING, nullable=True)), RefusedRecord)),
-            since=8,
-        ),
-        Field("error_message", STRING, since=8, nullable=True),
-        Field("current_leader", LEADER, since=10, tag=0, default=NO_LEADER),
-    ),
-    ProducedPartition,
-    by_name=True,
-)
-_RESPONSE = Structure(
-    (
-        Field("topics", topics_of(_PARTITION)),
-        Field("", INT32, default=0),  # the throttle time
-        Field("node_endpoints", NODE_ENDPOINTS, since=10, tag=0, default=()),
-    ),
-    ProduceResponse,
-    by_name=True,
-)
+"""The ignored fields are the timeout and the throttle time."""
 
 API = Api(
     *(0, "Produce", VersionRange(3, 13), _FLEXIBLE_FROM),
     make_decoder=lambda version: request_decoder(
-        *(_REQUEST, version, version >= _FLEXIBLE_FROM),
+        *(STRUCTURES["Produce"], version, version >= _FLEXIBLE_FROM),
         {"allows_zstd": 7, "knows_abortable": 11, "adds_partitions": 12},
     ),
-    make_encoder=lambda version: response_encoder(_RESPONSE, version, version >= _FLEXIBLE_FROM),
+    make_encoder=lambda version: response_encoder(STRUCTURES["ProduceResponse"], version, version >= _FLEXIBLE_FROM),
     listed_from=0,
 )
 

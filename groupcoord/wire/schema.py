@@ -25,19 +25,12 @@ from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.request import field_types
 from groupcoord.schema.engine import (
     ALONE,
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
     INT16,
     INT32,
     INT64,
     PROTOCOL,
     PROTOCOL_DICTS,
-    RECORDS,
-    STRING,
-    UINT16,
-    UUID,
+    TYPES,
     Array,
     Field,
     FieldType,
@@ -54,21 +47,11 @@ Names = Mapping[str, str]
 SAME_NAMES: Names = MappingProxyType({})
 
 _TYPES: Mapping[str, FieldType] = {
-    "int8": INT8,
-    "int16": INT16,
-    "uint16": UINT16,
+    **TYPES,
     "error_code": INT16,
-    "int32": INT32,
     "timedelta_i32": INT32,
-    "int64": INT64,
     "timedelta_i64": INT64,
     "datetime_i64": INT64,
-    "float64": FLOAT64,
-    "bool": BOOL,
-    "string": STRING,
-    "bytes": BYTES,
-    "records": RECORDS,
-    "uuid": UUID,
 }
 _TIMES = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 _NOTHING = {"string": "", "bytes": b"", "records": b"", "bool": False, "uuid": ZERO_UUID}

@@ -19,6 +19,7 @@ from groupcoord.records.describe import (
 )
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.typed import TypedRecord, build_record, parse_record
+from groupcoord.schema.engine import parse_structures
 from tests.tables import as_one_test
 
 ID = "0102030405060708090a0b0c0d0e0f10"
@@ -232,3 +233,9 @@ def test_records_are_printed_as_kafka_prints_them() -> None:
         seen.add((described["key"]["type"], None if described["value"] is None else described["value"]["version"]))
     versions = {(record_type, version) for record_type, s in SCHEMAS.items() for version in range(s.newest_version + 1)}
     assert seen == versions | {(record_type, None) for record_type in RecordType}
+
+
+@pytest.mark.parametrize("field", ["x", "x int32[", "x int32 3", "x int32 = ", "x int32 y int32"])
+def test_malformed_schemas(field: str) -> None:
+    with pytest.raises(ValueError, match="is no field"):
+        parse_structures(f"Point: {field}", made={})
