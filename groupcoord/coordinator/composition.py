@@ -79,7 +79,7 @@ class Composition:
 
         def make_partition(index: int, first_append: int) -> Partition:
             # Numbers of appends go on after a load, so that late answers are recognized.
-            writer = PartitionWriter(index, effects, first_append)
+            writer = PartitionWriter(index, effects, timers, config.offsets_commit_timeout_ms, first_append)
             context = HandlerContext(
                 index, config, effects, timers, observer, given.new_member_id, given.new_uuid, writer
             )

@@ -317,9 +317,6 @@ class GroupCoordinator(Appending["Partition"]):
         if isinstance(error, OwnershipLostError) and self._ownership is not None:
             self._ownership.lose(error)
 
-    def _wait_for(self, partition: Partition, number: int, now_ms: int) -> None:
-        partition.append_timeouts.begin(number, now_ms)
-
     def _settle(self, now_ms: int) -> None:
         appends, questions = self._effects.appends, self._effects.questions
         # A store or host may call back; the outer call continues.

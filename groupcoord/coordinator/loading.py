@@ -5,38 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from groupcoord.clock import Clock
 from groupcoord.core.fast_construct import define, maker
-from groupcoord.core.router.partition_table import NumberedPartition, PartitionStatus, PartitionTable
+from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.log_store import LoadedCommits, LogRecord, LogRecords, LogStore, LogStoreError, Ticket
 
 if TYPE_CHECKING:
-    from groupcoord.core.log.append_queue import AppendQueue, AppendResult, NumberedAppend
+    from groupcoord.core.log.append_queue import Append, AppendResult, LogPartition
 
 _make_ticket = maker(Ticket)
 
 
-class ServedPartition(NumberedPartition, Protocol):
-    """Log partition that a coordinator serves."""
-
-    @property
-    def writer(self) -> AppendQueue[Any]:
-        """Queue of the appends without an outcome."""
-
-    def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """Handle that the appends up to ``number`` are durable; its first record is at ``base_offset``."""
-
-    def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle that the append ``number``, the oldest in flight, failed or has an unknown outcome."""
-
-    def replay(self, log_offset: int, record: Any) -> None:
-        """Replay a record of the log."""
-
-
-PartitionT = TypeVar("PartitionT", bound=ServedPartition)
+PartitionT = TypeVar("PartitionT", bound="LogPartition")
 
 CAUSES_SHOWN = 3
 """Maximum number of log partitions in the message of a LoadError."""
@@ -256,7 +239,7 @@ class Appending(ABC, Generic[PartitionT]):
 
     # ------------------------------------------------------------ the way to the log store
 
-    def _append(self, append: NumberedAppend, now_ms: int) -> None:
+    def _append(self, append: Append, now_ms: int) -> None:
         index, number = append.partition, append.number
         partition = self._partitions.active[index]
         if partition is None:
@@ -279,7 +262,7 @@ class Appending(ABC, Generic[PartitionT]):
         if base_offset is not None:
             self._take_answer(partition, number, base_offset, now_ms)
         elif self._partitions.active[index] is partition:  # not failed or unloaded during the call
-            self._wait_for(partition, number, now_ms)
+            partition.writer.wait_for(number, now_ms)
 
     # ------------------------------------------------------------ what coordinators do in their own ways
 
@@ -288,10 +271,6 @@ class Appending(ABC, Generic[PartitionT]):
         # A load finds out what the log holds.
         if error.outcome_unknown:
             self._fail(partition.index, error.error_code)
-
-    @abstractmethod
-    def _wait_for(self, partition: PartitionT, number: int, now_ms: int) -> None:
-        """Register an append that is answered later."""
 
     @abstractmethod
     def _settle(self, now_ms: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
@@ -25,13 +25,15 @@ from groupcoord.core.host_queries import (
     ShareCoordinatorAnswered,
     known_ends,
 )
+from groupcoord.core.log.append_queue import Effects
 from groupcoord.core.messages import Token
 from groupcoord.core.messages.request import Request
 from groupcoord.core.messages.share_state import ShareStateRequest, StateRequest, state_message
 from groupcoord.core.router.authorization import Authorize, Operation, Permissions, Principal
 from groupcoord.core.router.partition_table import PartitionStatus, PartitionTable
-from groupcoord.core.share_state.partition import AnyResult, StateOutputs, StatePartition, StateQuestion
+from groupcoord.core.share_state.partition import AnyResult, StatePartition, StateQuestion
 from groupcoord.core.share_state.records import SharePartitionKey
+from groupcoord.core.timers import NEVER_MS, TimerQueue
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStore, MemoryLogStore, PrunableStore
@@ -83,9 +85,6 @@ class ShareCoordinator(Appending[StatePartition]):
         topics: the topics of the cluster; any topic and partition exists if left out.
         authorize: the authorizer (CLUSTER_ACTION); everything is allowed if left out.
         partition_count: the number of log partitions, if it differs from the configuration.
-
-    Attributes:
-        timer_advances: a number that changes when :meth:`next_deadline_ms` may have become earlier.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class ShareCoordinator(Appending[StatePartition]):
         self.log_store = log_store or MemoryLogStore()
         self._topics = topics
         self._authorize = authorize
-        self._outputs = StateOutputs()
+        self._effects, self._timers = Effects(), TimerQueue()
         self._replies: list[StateReply] = []
         count = partition_count or self.config.share_coordinator_state_topic_num_partitions
         super().__init__(PartitionTable[SharePartitionKey, StatePartition](count, attrgetter("text")))
@@ -113,15 +112,14 @@ class ShareCoordinator(Appending[StatePartition]):
         }
         now_ms = self.clock.now_ms()
         self._next_ms = {act: now_ms + interval_ms for act, interval_ms in self._due_ms.items()}
-        self.timer_advances = 0
-        self._append_deadlines: deque[tuple[int, int, int]] = deque()  # with log partition and number of the append
         self._is_settling = False
 
     def _make_partition(self, index: int, first_append: int) -> StatePartition:
         return StatePartition(
             index,
             config=self.config,
-            outputs=self._outputs,
+            effects=self._effects,
+            timers=self._timers,
             has_partition=self._has_partition,
             first_append=first_append,
         )
@@ -250,16 +248,12 @@ class ShareCoordinator(Appending[StatePartition]):
         """Return when :meth:`tick` is due, in milliseconds since the Unix epoch, or None if nothing is loaded."""
         if not any(self._partitions.active):
             return None
-        deadlines = self._append_deadlines
-        # Deadlines of answered appends are dropped here.
-        while deadlines and self._waiting_for(deadlines[0][1], deadlines[0][2]) is None:
-            deadlines.popleft()
-        return min(*self._next_ms.values(), *[deadline_ms for deadline_ms, *_ in islice(deadlines, 1)])
+        return min(self._timers.next_deadline_ms() or NEVER_MS, *self._next_ms.values())
 
-    def _waiting_for(self, index: int, number: int) -> StatePartition | None:
-        partition = self._partitions.active[index]
-        in_flight = () if partition is None else partition.writer.in_flight
-        return partition if in_flight and in_flight[0].number <= number else None  # answers come in order
+    @property
+    def timer_advances(self) -> int:
+        """Number that changes when :meth:`next_deadline_ms` may have become earlier."""
+        return self._timers.advances
 
     def tick(self) -> None:
         """Write old snapshots again, prune the log, and time out requests.
@@ -268,12 +262,12 @@ class ShareCoordinator(Appending[StatePartition]):
         COORDINATOR_NOT_AVAILABLE.
         """
         now_ms = self.clock.now_ms()
-        while self._append_deadlines and self._append_deadlines[0][0] <= now_ms:
-            _, index, number = self._append_deadlines.popleft()
-            partition = self._waiting_for(index, number)
-            if partition is not None:
-                partition.append_overdue(number)
-                self._settle(now_ms)
+        while (timer := self._timers.pop_due(now_ms)) is not None:
+            partition = self._partitions.active[timer.key.partition]
+            # An unload cancels the timer of its partition.
+            assert partition is not None
+            partition.on_append_timer(timer.key, now_ms)
+            self._settle(now_ms)
         for act, interval_ms in self._due_ms.items():
             if now_ms >= self._next_ms[act]:
                 # From now, so that a pause does not cause several runs.
@@ -296,25 +290,19 @@ class ShareCoordinator(Appending[StatePartition]):
     # ------------------------------------------------------------ the log
 
     def _settle(self, now_ms: int) -> None:
-        outputs = self._outputs
+        effects = self._effects
         if self._is_settling:  # the outer call continues
             return
         self._is_settling = True
         try:
-            while outputs.appends or outputs.answers:
-                answers, outputs.answers = outputs.answers, []
-                for answer in answers:
-                    self._take(*answer)
-                if outputs.appends:
-                    self._append(outputs.appends.popleft(), now_ms)
+            while effects.appends or effects.replies:
+                replies, effects.replies = effects.replies, []
+                for token, result in replies:
+                    self._take(token, cast(Any, result))
+                if effects.appends:
+                    self._append(effects.appends.popleft(), now_ms)
         finally:
             self._is_settling = False
-
-    def _wait_for(self, partition: StatePartition, number: int, now_ms: int) -> None:
-        deadline_ms = now_ms + self.config.share_coordinator_write_timeout_ms
-        self._append_deadlines.append((deadline_ms, partition.index, number))
-        # The new deadline may be the first.
-        self.timer_advances += 1
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
         # Waiting requests fail with NOT_COORDINATOR for every error, so that their senders find the new coordinator.

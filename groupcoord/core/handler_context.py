@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -101,7 +101,7 @@ class HandlerContext:
         groups: group id → soft state of each group that requests meet.
         writings: group id → write in flight that its requests wait for.
         has_modern_groups: there was a group that is not classic, so classic requests may be a guest's.
-        handle: handles a request for one group.
+        handle, on_timer: handle a request for one group, and one of its timers.
         wake_retention: schedules the next expiry check; ``Administration`` sets it.
         kinds: class of groups → handlers (:class:`.GroupKind`).
         new_member_id: returns a member id for a prefix, a client or instance id.
@@ -123,6 +123,7 @@ class HandlerContext:
     kinds: dict[type, Any] = field(factory=dict)  # with what its continuations need
     writings: dict[str, Writing] = field(factory=dict)
     handle: Handler = field(init=False)
+    on_timer: Callable[[TimerKey, int], None] = field(init=False)
     wake_retention: Callable[[int], None] = field(init=False)
 
     def add_group(self, group: Group, now_ms: int) -> None:
@@ -150,6 +151,33 @@ class HandlerContext:
                 self.effects.replies += group.refuse_waiting(error_code, names_members=False)
                 del self.groups[group.group_id]
                 self.end(group, Cause.CREATION_FAILED, now_ms)
+
+    def end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
+        """Handle the requests that waited for a write of these groups."""
+        # All first, since a resumed request may begin the next write of its group.
+        ended = [self.writings.pop(group.group_id) for group in groups]
+        for request, token in [entry for writing in ended for entry in writing.waiting]:
+            self.handle(request, token, now_ms)
+
+    def resume(self, groups: Collection[Group], now_ms: int) -> None:
+        """Resume groups that stay as they were. Timers that fired meanwhile fire now, unless waiting requests rearm
+        them.
+        """
+        fired = []
+        for group in groups:
+            overdue = self.writings[group.group_id].overdue
+            # In the order in which they fired.
+            fired += sorted((t for t in group.timers() if t.key in overdue), key=lambda timer: overdue.index(timer.key))
+            overdue.clear()
+        for timer in fired:
+            # Armed first, so that requests that waited can cancel them.
+            self.timers.arm(timer, now_ms)
+        self.end_writings(groups, now_ms)
+        for timer in fired:
+            # Otherwise a resumed request has moved or cancelled it.
+            if timer.deadline_ms == now_ms:
+                self.timers.cancel(timer)
+                self.on_timer(timer.key, now_ms)
 
     def is_seen(self, group: Group) -> bool:
         """Return whether readers see a group: a later append than the one before it is durable."""

@@ -11,42 +11,42 @@ from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import Environments, GroupKinds
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found
-from groupcoord.core.log.append_queue import Append
+from groupcoord.core.log.append_queue import LogPartition, PartitionWriter
 from groupcoord.core.log.hard_state import HardState
-from groupcoord.core.log.records import CommitRecords, Record
+from groupcoord.core.log.records import Record
 from groupcoord.core.messages import OffsetCommit, OffsetDelete, Token, TxnOffsetCommit, Waiting
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.offsets.commits import Commits
-from groupcoord.core.refusals import AppendTimeouts, for_client, refused
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode, InvariantError
 
 
-class Partition:
+class Partition(LogPartition):
     """Coordinator of the groups of one log partition.
 
     Inputs are method calls with the time; outputs go to the ``effects``. Load it once, before anything else. It holds
     no closures or handles, so ``copy.deepcopy`` with effects and timers is a snapshot.
 
     Attributes:
-        index: the number of the log partition.
         repeaters: class of a heartbeat → :meth:`.GroupKind.repeat_heartbeat`.
         describers: class of a request that describes groups → :meth:`.GroupKind.describe`.
     """
 
     NOT_STATE = ("_writings", "index")  # "_writings": the context's
 
+    writer: PartitionWriter
+    _context: HandlerContext
+
     def __init__(self, context: HandlerContext, environments: Environments) -> None:
         self.index = context.partition
         self._context = context
-        context.handle = self.handle
+        context.handle, context.on_timer = self.handle, self.on_timer
         self._effects = context.effects
         self.writer = context.writer
         self._writings = context.writings
         self.administration = Administration(self._context)
         self._kinds = kinds = GroupKinds(self._context, environments)
         self.commits = Commits(self._context, kinds.create_for_commit)
-        self.append_timeouts = AppendTimeouts(self._context)
         # Commits and deletions of offsets are the same for every type of group.
         self._handlers: dict[type, Handler] = {
             OffsetCommit: self.commits.commit,
@@ -54,7 +54,7 @@ class Partition:
             OffsetDelete: self.commits.delete,
         }
         self._timer_handlers: dict[TimerKind, Callable[[TimerKey, int], None]] = {
-            TimerKind.APPEND: self._on_append_timer,
+            TimerKind.APPEND: self.on_append_timer,
             TimerKind.EXPIRY: self.administration.on_expiry_timer,
         }
         self._guest_handlers: dict[type, Mapping[type, Handler]] = {}
@@ -115,80 +115,15 @@ class Partition:
             return
         self._timer_handlers[key.kind](key, now_ms)
 
-    # ------------------------------------------------------------ the log's answers
-
-    def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """Handle that the appends up to ``number`` are durable; the first record of ``number`` lies
-        at ``base_offset``.
-        """
-        for append in self.writer.acknowledge(number, base_offset):
-            # The records are applied before their answers leave: a marker's offsets show with it (KAFKA-17507).
-            self._effects.replies += append.held
-            written = append.continuation
-            # After the replies, because the requests that it resumes came later.
-            written.on_durable(self._context, now_ms)
-            if self._writings:
-                self._end_writings(written.suspended, now_ms)
-
-    def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        """Handle the refusal of append ``number``, which must be the oldest in flight."""
-        # None for a refusal of an append from before the last load.
-        append = self.writer.fail(number)
-        if append is not None:
-            # First the groups that the append would have shown, so that later steps do not find them.
-            self._context.discard_groups(number, for_client(error_code), now_ms)
-            for kind in self._kinds.rows:
-                # Kafka's timeline reverts all soft state of the log partition, not only the group's.
-                kind.append_refused()
-            self._refuse_held(append, error_code)
-            written = append.continuation
-            written.on_refused(self._context, for_client(error_code), now_ms)
-            self._resume_groups(written.suspended, now_ms)
-            # A deletion that failed puts its groups back, maybe as the only ones.
-            self.administration.wake(now_ms)
-
-    def _on_append_timer(self, key: TimerKey, now_ms: int) -> None:
-        error_code = ErrorCode.REQUEST_TIMED_OUT
-        for append in self.append_timeouts.take_overdue(now_ms):
-            # Clients see COORDINATOR_NOT_AVAILABLE, as for any failed append, though the records may still land.
-            self._refuse_held(append, error_code)
-            append.continuation.on_overdue(self._context, for_client(error_code), now_ms)
-
-    def _refuse_held(self, append: Append, append_error: ErrorCode) -> None:
-        self._effects.replies += [refused(reply, append_error) for reply in append.held]
-        # A late acknowledgement must not answer a second time.
-        append.held.clear()
-
-    def _resume_groups(self, groups: Collection[Group], now_ms: int) -> None:
-        """Resume groups that stay as they were. Timers that fired meanwhile fire now, unless waiting requests rearm
-        them.
-        """
-        timers, fired = self._context.timers, []
-        for group in groups:
-            overdue = self._writings[group.group_id].overdue
-            # In the order in which they fired.
-            fired += sorted((t for t in group.timers() if t.key in overdue), key=lambda timer: overdue.index(timer.key))
-            overdue.clear()
-        for timer in fired:
-            # Armed first, so that requests that waited can cancel them.
-            timers.arm(timer, now_ms)
-        self._end_writings(groups, now_ms)
-        for timer in fired:
-            # Otherwise a resumed request has moved or cancelled it.
-            if timer.deadline_ms == now_ms:
-                timers.cancel(timer)
-                self.on_timer(timer.key, now_ms)
-
-    def _end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
-        # All first, since a resumed request may begin the next write of its group.
-        ended = [self._writings.pop(group.group_id) for group in groups]
-        for request, token in [entry for writing in ended for entry in writing.waiting]:
-            self.handle(request, token, now_ms)
+    def revert(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        self.writer.hard.offsets.pending.pop(number, None)
+        # First the groups that the append would have shown, so that later steps do not find them.
+        self._context.discard_groups(number, error_code, now_ms)
+        for kind in self._kinds.rows:
+            # Kafka's timeline reverts all soft state of the log partition, not only the group's.
+            kind.append_refused()
 
     # ------------------------------------------------------------ life cycle
-
-    def replay(self, log_offset: int, record: Record | CommitRecords) -> None:
-        self.writer.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
         """Create the groups of the loaded records, and start their timers."""
@@ -226,7 +161,7 @@ class Partition:
         self._context.groups.clear()
         # tick() expects that the partition of a timer is served.
         self._context.timers.cancel(self.administration.timer)
-        self._context.timers.cancel(self.append_timeouts.timer)
+        self._context.timers.cancel(self.writer.timer)
 
     # ------------------------------------------------------------ looking inside
 
@@ -259,7 +194,7 @@ class Partition:
     def check(self, armed: Iterable[Timer]) -> None:
         """Raise InvariantError unless all structures fit together."""
         self.writer.check()
-        owned: set[int] = {id(self.administration.timer), id(self.append_timeouts.timer)}
+        owned: set[int] = {id(self.administration.timer), id(self.writer.timer)}
         for group_id, group in self._context.groups.items():
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")

@@ -1,16 +1,9 @@
-"""Error responses that take the place of others: for failed appends, and for log partitions not (or no longer) served.
-
-Also time-outs of appends (``offsets.commit.timeout.ms``).
-"""
+"""Error responses in place of others: for failed appends, and for log partitions not (or no longer) served."""
 
 from __future__ import annotations
 
-from collections import deque
-
 from groupcoord.config import Config
 from groupcoord.core.groups.group import allows_session_timeout
-from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.log.append_queue import Append
 from groupcoord.core.messages import (
     NO_NODE,
     CompleteTransactionResponse,
@@ -30,7 +23,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.commits import PartitionResults, partition_results, refused_partitions
 from groupcoord.core.messages.request import GroupRequest, failed
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
-from groupcoord.core.timers import Timer, TimerKey, TimerKind
+from groupcoord.core.messages.share_state import ReadStateResult, StateResult, StateSummary, state_message
 from groupcoord.errors import ErrorCode
 
 _TRANSLATION = {
@@ -80,6 +73,9 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
             return Reply(token, type(response)(topics))
         case CompleteTransactionResponse():
             return Reply(token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))
+        case StateResult() | ReadStateResult() | StateSummary():
+            error_code = for_client(append_error)
+            return Reply(token, type(response)(response.partition, error_code, state_message(error_code)))
     # Kafka's error responses have neither member id nor epoch (KIP-848), and no topics. A new member id is not written.
     # Members that left are gone all the same; a restart would restore the last durable generation.
     return Reply(token, failed(response, for_client(append_error)))
@@ -92,49 +88,6 @@ def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
         return topic._replace(partitions=refused_partitions(results.partition_indexes, error_code))
     error_codes = tuple([error_code if earlier in _OF_THE_GROUP else earlier for earlier in results.error_codes])
     return topic._replace(partitions=PartitionResults(results.partition_indexes, error_codes))
-
-
-class AppendTimeouts:
-    """Deadlines of unanswered appends of one log partition; its ``timer`` fires when one may be overdue."""
-
-    NOT_COUNTED = ("_deadlines", "timer")
-
-    __slots__ = ("_context", "_deadlines", "timer")
-
-    def __init__(self, context: HandlerContext) -> None:
-        self.timer = Timer(TimerKey(TimerKind.APPEND, context.partition))
-        self._context = context
-        self._deadlines: deque[tuple[int, int]] = deque()
-
-    def begin(self, number: int, now_ms: int) -> None:
-        # Keeps the queue short while no timer fires.
-        self._drop_answered()
-        deadline_ms = now_ms + self._context.config.offsets_commit_timeout_ms
-        # All have the same timeout, so deadlines are in the order of appends.
-        self._deadlines.append((number, deadline_ms))
-        # One timer for all: appends answered meanwhile are skipped when it fires.
-        if self.timer.deadline_ms is None:
-            self._context.timers.arm(self.timer, deadline_ms)
-
-    def take_overdue(self, now_ms: int) -> list[Append]:
-        """Return the appends that are overdue since the last call, oldest first."""
-        self._drop_answered()
-        in_flight = self._context.writer.in_flight
-        overdue = []
-        while self._deadlines and self._deadlines[0][1] <= now_ms:
-            number, _ = self._deadlines.popleft()
-            # Appends in flight have consecutive numbers.
-            overdue.append(in_flight[number - in_flight[0].number])
-        if self._deadlines:
-            self._context.timers.arm(self.timer, self._deadlines[0][1])
-        return overdue
-
-    def _drop_answered(self) -> None:
-        in_flight, deadlines = self._context.writer.in_flight, self._deadlines
-        # Answers come in order, so every append before the oldest one is answered.
-        oldest = in_flight[0].number if in_flight else self._context.writer.next_number
-        while deadlines and deadlines[0][0] < oldest:
-            deadlines.popleft()
 
 
 _STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)

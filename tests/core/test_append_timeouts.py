@@ -71,7 +71,7 @@ def test_what_waits_does_not_outgrow_what_is_in_flight(driver: Driver, group: Gr
         driver.write()
     partition = driver.coordinator.partition(0)
     assert partition is not None
-    assert len(partition.append_timeouts._deadlines) == 1
+    assert len(partition.writer._deadlines) == 1
 
 
 # ---------------------------------------------------------------- what becomes of it

@@ -58,7 +58,7 @@ def code_of(response: object) -> ErrorCode:
     return response.topics[0].partitions[0].error_code
 
 
-def queue(driver: Driver) -> AppendQueue[object]:  # type: ignore[type-var]
+def queue(driver: Driver) -> AppendQueue:
     partition = driver.coordinator.partition(0)
     assert partition is not None
     return partition.writer  # type: ignore[return-value]

@@ -38,10 +38,6 @@ class WhenConverted(Continuation):
 
     MODERN_CLASS: ClassVar[type[Any]]
 
-    @property
-    def suspended(self) -> tuple[Group, ...]:
-        return (self.group,)
-
     def concerns(self, group: Group) -> bool:
         return self.group is group
 
@@ -50,9 +46,11 @@ class WhenConverted(Continuation):
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
         context.kinds[self.MODERN_CLASS].on_converted(self, now_ms)
+        context.end_writings((self.group,), now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
         context.kinds[self.MODERN_CLASS].on_conversion_failed(self, error_code, now_ms)
+        context.resume((self.group,), now_ms)
 
 
 class ConvertibleGroups(ModernGroups[GroupT, DraftT]):

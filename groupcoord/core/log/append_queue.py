@@ -1,18 +1,20 @@
-"""Outputs of handlers, the queue of appends in flight, and the writer that applies durable appends to hard state."""
+"""Outputs of handlers, the queue of appends in flight, and the handling of their outcomes by a log partition."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.groups.group import Group
 from groupcoord.core.host_queries import Question
 from groupcoord.core.log.hard_state import HardState
-from groupcoord.core.log.records import CommitRecords, Record
+from groupcoord.core.log.records import CommitRecords
 from groupcoord.core.messages import Reply, Response, Token
+from groupcoord.core.refusals import for_client, refused
+from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError, LogStoreError, StoreContractError
 
 _make_reply = maker(Reply)
@@ -36,11 +38,6 @@ class Continuation:
     def on_overdue(self, context: Any, error_code: ErrorCode, now_ms: int) -> None:
         """Handle an append without an outcome after ``offsets.commit.timeout.ms``."""
 
-    @property
-    def suspended(self) -> Sequence[Group]:
-        """Groups with requests and timers that wait for the log's answer."""
-        return ()
-
     def concerns(self, group: Group) -> bool:
         """Return whether the append makes this group exist."""
         return False
@@ -59,7 +56,7 @@ class Append(NamedTuple):
 
     partition: int
     number: int
-    records: Sequence[Record]
+    records: Sequence[Any]
     continuation: Continuation
     held: list[Reply]
 
@@ -85,46 +82,53 @@ class Effects:
         self.replies.append(_make_reply((token, response)))
 
 
-class NumberedAppend(Protocol):
-    """Records of one append to a log partition, with its sequence number."""
-
-    @property
-    def partition(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def records(self) -> Sequence[Any]: ...
-
-
-A = TypeVar("A", bound=NumberedAppend)
-
 AppendResult = int | LogStoreError
 """Result of an append: the offset of its first record, or the error."""
 
 
-class AppendQueue(Generic[A]):
-    """Numbered appends in flight, in order.
+class AppendQueue:
+    """Numbered appends in flight, in order, and their deadlines.
 
     A log store may refuse an append while earlier ones are unanswered. Its refusal then waits for its turn, and the
     append stays in flight: it can time out, and later ones go to the store. So answers are handled in the order of
     appends.
 
     Attributes:
+        hard: the state that durable records add up to.
         next_log_offset: minimum offset of later records.
         refusals: number → error of a refused append that waits for its turn.
+        timer: fires when an append may be overdue.
     """
 
-    NOT_STATE = ("_partition",)
-    NOT_COUNTED = ("_first_number", "next_log_offset")
+    NOT_STATE: ClassVar[tuple[str, ...]] = ("_partition", "_timeout_ms")
+    NOT_COUNTED = ("_deadlines", "_first_number", "next_log_offset", "timer")
 
-    def __init__(self, partition: int, first_number: int) -> None:
-        self.in_flight: deque[A] = deque()
+    def __init__(
+        self, partition: int, effects: Effects, timers: TimerQueue, timeout_ms: int, first_number: int, hard: Any
+    ) -> None:
+        self.hard = hard
+        self.in_flight: deque[Append] = deque()
         self.next_log_offset = 0
         self.next_number = first_number
         self.refusals: dict[int, LogStoreError] = {}
+        self.timer = Timer(TimerKey(TimerKind.APPEND, partition))
+        self._deadlines: deque[tuple[int, int]] = deque()
         # Answers with lower numbers belong to an earlier load of the partition.
         self._first_number = first_number
         self._partition = partition
+        self._effects = effects
+        self._timers = timers
+        self._timeout_ms = timeout_ms
+
+    def begin(self, records: Sequence[Any], continuation: Continuation, held: Iterable[Reply] = ()) -> Append:
+        """Ask for ``records`` to be made durable together."""
+        number = self.next_number
+        self.next_number = number + 1
+        append = _make_append((self._partition, number, records, continuation, [*held]))
+        self.in_flight.append(append)
+        # The coordinator passes it to the log store after this input.
+        self._effects.appends.append(append)
+        return append
 
     def keeps(self, number: int, refusal: LogStoreError) -> bool:
         """Keep a refusal until its turn; return False if it is its turn now."""
@@ -158,7 +162,18 @@ class AppendQueue(Generic[A]):
             results.append((number, self.refusals[number]))
         return results
 
-    def answered(self, number: int, base_offset: int) -> tuple[list[A], int]:
+    def acknowledge(self, number: int, base_offset: int) -> list[Append]:
+        """Apply and return every append up to ``number``; otherwise as :meth:`answered`."""
+        answered, base_offset = self.answered(number, base_offset)
+        for entry in answered:
+            self.in_flight.popleft()
+            for record in entry.records:
+                self.hard.apply(record, base_offset)
+                base_offset += 1
+            self.next_log_offset = base_offset
+        return answered
+
+    def answered(self, number: int, base_offset: int) -> tuple[list[Append], int]:
         """Return every append up to ``number`` (at ``base_offset``), and the offset of the first record.
 
         They stay in flight.
@@ -183,7 +198,7 @@ class AppendQueue(Generic[A]):
             )
         return answered, base_offset
 
-    def refused(self, number: int) -> A | None:
+    def refused(self, number: int) -> Append | None:
         """Remove and return the oldest append, which was refused.
 
         Raises:
@@ -203,15 +218,49 @@ class AppendQueue(Generic[A]):
         if numbers != sorted(set(numbers)) or not self.refusals.keys() <= set(numbers[1:]):
             raise InvariantError(f"appends {numbers} are in flight, refusals wait for {list(self.refusals)}")
 
-    def check_loaded(self, log_offset: int) -> None:
-        """Raise StoreContractError if the offset of a loaded record lies before an earlier one."""
+    def load(self, record: Any, log_offset: int) -> None:
+        """Apply a record of the log; raise StoreContractError if its offset lies before an earlier one."""
         if log_offset < self.next_log_offset:
             raise StoreContractError(
                 f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
             )
+        self.hard.apply(record, log_offset)
+        # As a rule the records of a commit are loaded together.
+        self.next_log_offset = log_offset + (record.record_count if type(record) is CommitRecords else 1)
+
+    # ------------------------------------------------------------ deadlines
+
+    def wait_for(self, number: int, now_ms: int) -> None:
+        """Register an append that is answered later."""
+        # Keeps the queue short while no timer fires.
+        self._drop_answered()
+        deadline_ms = now_ms + self._timeout_ms
+        # All have the same timeout, so deadlines are in the order of appends.
+        self._deadlines.append((number, deadline_ms))
+        # One timer for all: appends answered meanwhile are skipped when it fires.
+        if self.timer.deadline_ms is None:
+            self._timers.arm(self.timer, deadline_ms)
+
+    def take_overdue(self, now_ms: int) -> list[Append]:
+        """Return the appends that are overdue since the last call, oldest first."""
+        self._drop_answered()
+        overdue = []
+        while self._deadlines and self._deadlines[0][1] <= now_ms:
+            number, _ = self._deadlines.popleft()
+            # Appends in flight have consecutive numbers.
+            overdue.append(self.in_flight[number - self.in_flight[0].number])
+        if self._deadlines:
+            self._timers.arm(self.timer, self._deadlines[0][1])
+        return overdue
+
+    def _drop_answered(self) -> None:
+        # Answers come in order, so every append before the oldest one is answered.
+        oldest = self.in_flight[0].number if self.in_flight else self.next_number
+        while self._deadlines and self._deadlines[0][0] < oldest:
+            self._deadlines.popleft()
 
 
-class PartitionWriter(AppendQueue[Append]):
+class PartitionWriter(AppendQueue):
     """Append queue of a log partition that applies durable appends to hard state.
 
     Attributes:
@@ -221,29 +270,17 @@ class PartitionWriter(AppendQueue[Append]):
 
     NOT_STATE = ("_pending",)  # of the offsets
 
-    def __init__(self, partition: int, effects: Effects, first_number: int) -> None:
-        super().__init__(partition, first_number)
-        self.hard = HardState()
+    hard: HardState
+
+    def __init__(
+        self, partition: int, effects: Effects, timers: TimerQueue, timeout_ms: int, first_number: int
+    ) -> None:
+        super().__init__(partition, effects, timers, timeout_ms, first_number, HardState())
         self.last_durable = first_number - 1
         self.unseen: dict[int, list[Group]] = {}
         self._pending = self.hard.offsets.pending
-        self._effects = effects
-
-    def begin(self, records: Sequence[Record], continuation: Continuation, held: Iterable[Reply] = ()) -> Append:
-        """Ask for ``records`` to be made durable together."""
-        number = self.next_number
-        self.next_number = number + 1
-        # A pending commit shields its partitions from expiry, and deletions cover it.
-        if type(records) is CommitRecords:
-            self._pending[number] = records
-        append = _make_append((self._partition, number, records, continuation, [*held]))
-        self.in_flight.append(append)
-        # The coordinator passes it to the log store after this input.
-        self._effects.appends.append(append)
-        return append
 
     def acknowledge(self, number: int, base_offset: int) -> list[Append]:
-        """Apply and return every append up to ``number``; otherwise as :meth:`answered`."""
         in_flight = self.in_flight
         if in_flight and in_flight[0].number == number and base_offset >= self.next_log_offset:  # nearly always
             answered = [in_flight[0]]
@@ -272,24 +309,58 @@ class PartitionWriter(AppendQueue[Append]):
         self.next_log_offset = base_offset
         return answered
 
-    def fail(self, number: int) -> Append | None:
-        entry = self.refused(number)
-        if entry is not None:
-            self._pending.pop(number, None)
-        return entry
-
-    def load(self, record: Record | CommitRecords, log_offset: int) -> None:
-        self.check_loaded(log_offset)
-        if type(record) is CommitRecords:  # as a rule
-            self.hard.apply_commit(record, log_offset)
-            self.next_log_offset = log_offset + record.record_count
-        else:
-            self.hard.apply(record, log_offset)
-            self.next_log_offset = log_offset + 1
-
     def check(self) -> None:
         super().check()
         self.hard.offsets.check()
         numbers = [entry.number for entry in self.in_flight]
         if not self.hard.offsets.pending.keys() <= set(numbers):
             raise InvariantError(f"pending commits {list(self.hard.offsets.pending)} but in flight are {numbers}")
+
+
+class LogPartition:
+    """Base of the log partitions that a coordinator serves: handles the outcomes of appends.
+
+    Attributes:
+        index: the number of the log partition.
+        writer: its appends without an outcome.
+    """
+
+    index: int
+    writer: AppendQueue
+    _context: Any  # for continuations
+    _effects: Effects
+
+    def replay(self, log_offset: int, record: Any) -> None:
+        self.writer.load(record, log_offset)
+
+    def appended(self, number: int, base_offset: int, now_ms: int) -> None:
+        """Handle that the appends up to ``number`` are durable; its first record lies at ``base_offset``."""
+        for append in self.writer.acknowledge(number, base_offset):
+            # The records are applied before their answers leave: a marker's offsets show with it (KAFKA-17507).
+            self._effects.replies += append.held
+            # After the replies, because the requests that it resumes came later.
+            append.continuation.on_durable(self._context, now_ms)
+
+    def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        """Handle the refusal of append ``number``, which must be the oldest in flight."""
+        # None for a refusal of an append from before the last load.
+        append = self.writer.refused(number)
+        if append is not None:
+            self.revert(number, for_client(error_code), now_ms)
+            self.refuse_held(append, error_code)
+            append.continuation.on_refused(self._context, for_client(error_code), now_ms)
+
+    def revert(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        """Revert soft state that belongs to no durable append, after append ``number`` was refused."""
+
+    def on_append_timer(self, key: TimerKey, now_ms: int) -> None:
+        error_code = ErrorCode.REQUEST_TIMED_OUT
+        for append in self.writer.take_overdue(now_ms):
+            # Clients see COORDINATOR_NOT_AVAILABLE, as for any failed append, though the records may still land.
+            self.refuse_held(append, error_code)
+            append.continuation.on_overdue(self._context, for_client(error_code), now_ms)
+
+    def refuse_held(self, append: Append, append_error: ErrorCode) -> None:
+        self._effects.replies += [refused(reply, append_error) for reply in append.held]
+        # A late acknowledgement must not answer a second time.
+        append.held.clear()

@@ -86,6 +86,7 @@ class WhenDeleted(Continuation):
         context.observer.offsets_removed(self.offset_count, self.cause)
         for group in self.groups:
             context.end(group, self.cause, now_ms)
+        context.end_writings(self.groups, now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
         for group in self.groups:
@@ -93,10 +94,9 @@ class WhenDeleted(Continuation):
                 context.groups[group.group_id] = group
             else:  # no reader has seen it, and the log has no record of it
                 context.end(group, Cause.CREATION_FAILED, now_ms)
-
-    @property
-    def suspended(self) -> tuple[Group, ...]:
-        return self.groups
+        context.resume(self.groups, now_ms)
+        # They may be the only ones.
+        context.wake_retention(now_ms)
 
     def concerns(self, group: Group) -> bool:
         return any(deleted is group for deleted in self.groups)
@@ -209,6 +209,8 @@ class Commits:
             self._create_group(group_id, now_ms)
         # Without accepted partitions nothing waits for the log.
         if count:
+            # A pending commit shields its partitions from expiry, and deletions cover it.
+            self._offsets.pending[self._writer.next_number] = records
             self._writer.begin(records, WhenCommitted(group_id, count), (held,))
         else:
             self._effects.replies.append(held)

@@ -6,7 +6,7 @@ Rules, their order and messages are those of ``ShareCoordinatorShard`` of Apache
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
@@ -14,8 +14,8 @@ from attrs import evolve
 
 from groupcoord.config import Config
 from groupcoord.core.fast_construct import define
-from groupcoord.core.log.append_queue import AppendQueue
-from groupcoord.core.messages import Token
+from groupcoord.core.log.append_queue import AppendQueue, Continuation, Effects, LogPartition
+from groupcoord.core.messages import Reply, Token
 from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.messages.share_state import (
     ReadStateResult,
@@ -44,6 +44,7 @@ from groupcoord.core.share_state.records import (
     StateBatch,
     merge_batches,
 )
+from groupcoord.core.timers import TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
 
 StateEntry = StateToInitialize | StateToRead | StateToWrite | StateToDelete
@@ -84,36 +85,20 @@ class StateQuestion(NamedTuple):
         return self.refusal(self.key.partition, error_code, message)
 
 
-class StateAnswer(NamedTuple):
-    """The result of a question."""
-
-    token: Token
-    result: AnyResult
-
-
 @define(eq=False)
-class StateAppend:
-    """Append of ``records`` to a log partition, with its sequence number.
+class WhenStateWritten(Continuation):
+    """Records of these share-partitions in flight."""
 
-    Attributes:
-        question: the request that waits for it, or None.
-        keys: the share-partitions of the records.
-    """
-
-    partition: int
-    number: int
-    records: Sequence[ShareStateRecord]
     keys: tuple[SharePartitionKey, ...]
-    question: StateQuestion | None = None
-    result: AnyResult | None = None
 
+    def on_durable(self, context: StatePartition, now_ms: int) -> None:
+        context.go_on(self.keys, now_ms)
 
-class StateOutputs:
-    """Outputs of handlers in order: results and appends."""
+    def on_refused(self, context: StatePartition, error_code: ErrorCode, now_ms: int) -> None:
+        context.go_on(self.keys, now_ms)
 
-    def __init__(self) -> None:
-        self.answers: list[StateAnswer] = []
-        self.appends: deque[StateAppend] = deque()
+    def on_overdue(self, context: StatePartition, error_code: ErrorCode, now_ms: int) -> None:
+        context.refuse_later(self.keys)
 
 
 def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
@@ -127,12 +112,11 @@ def _check_size(known: tuple[StateBatch, ...], entry: StateToWrite) -> None:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "The share-partition would have too many batches.")
 
 
-class StatePartition:
-    """States of one log partition; outputs go to ``outputs``.
+class StatePartition(LogPartition):
+    """States of one log partition; outputs go to ``effects``.
 
     Attributes:
         pruned_offset: offset before which the log was deleted, or is being deleted.
-        writer: appends in flight.
     """
 
     def __init__(
@@ -140,16 +124,20 @@ class StatePartition:
         index: int,
         *,
         config: Config,
-        outputs: StateOutputs,
+        effects: Effects,
+        timers: TimerQueue,
         has_partition: HasPartition,
         first_append: int = 0,
     ) -> None:
         self.index = index
         self.hard = ShareStates()
-        self.writer: AppendQueue[StateAppend] = AppendQueue(index, first_append)
+        timeout_ms = config.share_coordinator_write_timeout_ms
+        self.writer = AppendQueue(index, effects, timers, timeout_ms, first_append, self.hard)
         self.pruned_offset = 0
         self._config = config
-        self._outputs = outputs
+        self._context = self
+        self._effects = effects
+        self._timers = timers
         self._has_partition = has_partition
         self._waiting: dict[SharePartitionKey, deque[StateQuestion]] = {}  # for each with an append in flight
         self._forgotten: set[SharePartitionKey] = set()  # to delete after the append in flight
@@ -173,26 +161,18 @@ class StatePartition:
             self._refuse_question(question, error.error_code, error.message)
             return
         if record is None:
-            self._outputs.answers.append(StateAnswer(question.token, result))
+            self._effects.reply(question.token, result)
         else:
-            self._append((record,), (question.key,), question, result)
+            self._append((record,), (question.key,), (Reply(question.token, result),))
 
     def _append(
-        self,
-        records: Sequence[ShareStateRecord],
-        keys: tuple[SharePartitionKey, ...],
-        question: StateQuestion | None = None,
-        result: AnyResult | None = None,
+        self, records: Sequence[ShareStateRecord], keys: tuple[SharePartitionKey, ...], held: Iterable[Reply] = ()
     ) -> None:
-        number = self.writer.next_number
-        self.writer.next_number += 1
-        append = StateAppend(self.index, number, records, keys, question, result)
-        self.writer.in_flight.append(append)
-        self._outputs.appends.append(append)
+        self.writer.begin(records, WhenStateWritten(keys), held)
         for key in keys:
             self._waiting[key] = deque()
 
-    def _draft(self, question: StateQuestion, now_ms: int) -> tuple[ShareStateRecord | None, AnyResult]:
+    def _draft(self, question: StateQuestion, now_ms: int) -> tuple[ShareStateRecord | None, Any]:
         key, entry = question.key, question.entry
         # Before the entry's own checks, as in Kafka.
         if key.partition < 0:
@@ -363,49 +343,21 @@ class StatePartition:
 
     # ------------------------------------------------------------ the log's answers
 
-    def appended(self, number: int, base_offset: int, now_ms: int) -> None:
-        """Handle durable appends up to ``number``; its first record lies at ``base_offset``."""
-        answered, offset = self.writer.answered(number, base_offset)
-        for append in answered:
-            self.writer.in_flight.popleft()
-            for record in append.records:
-                self.hard.apply(record, offset)
-                offset += 1
-            self.writer.next_log_offset = offset
-            # Snapshots and tombstones may have no request; an overdue request had its error.
-            if append.question is not None and append.result is not None:
-                self._outputs.answers.append(StateAnswer(append.question.token, append.result))
-            self._go_on(append, now_ms)
-
-    def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
-        append = self.writer.refused(number)
-        if append is not None:
-            self._refuse(append, for_client(error_code))
-            self._go_on(append, now_ms)
-
-    def append_overdue(self, number: int) -> None:
-        """Fail the requests that wait for append ``number``, which stays in flight, and later ones until its answer."""
-        in_flight = self.writer.in_flight
-        append = in_flight[number - in_flight[0].number]
-        self._refuse(append, OVERDUE)
-        # Its late answer must not be a second one.
-        append.question = None
-        for key in append.keys:
+    def refuse_later(self, keys: Iterable[SharePartitionKey]) -> None:
+        """Fail the requests that wait for an overdue append, and later ones until its answer."""
+        for key in keys:
             waiting = self._waiting[key]
             while waiting:
                 self._refuse_question(waiting.popleft(), OVERDUE)
             self._overdue.add(key)
 
-    def _refuse(self, append: StateAppend, error_code: ErrorCode) -> None:
-        if append.question is not None:
-            self._refuse_question(append.question, error_code)
-
     def _refuse_question(self, question: StateQuestion, error_code: ErrorCode, message: str | None = None) -> None:
-        refused = question.refuse(error_code, message or state_message(error_code))
-        self._outputs.answers.append(StateAnswer(question.token, refused))
+        refused: Any = question.refuse(error_code, message or state_message(error_code))
+        self._effects.reply(question.token, refused)
 
-    def _go_on(self, append: StateAppend, now_ms: int) -> None:
-        for key in append.keys:
+    def go_on(self, keys: Iterable[SharePartitionKey], now_ms: int) -> None:
+        """Handle the requests that waited for an append with records of these share-partitions."""
+        for key in keys:
             self._overdue.discard(key)
             waiting = self._waiting.pop(key)
             if key in self._forgotten:
@@ -421,24 +373,20 @@ class StatePartition:
 
     # ------------------------------------------------------------ life cycle
 
-    def replay(self, log_offset: int, record: Any) -> None:
-        self.writer.check_loaded(log_offset)
-        self.hard.apply(record, log_offset)
-        self.writer.next_log_offset = log_offset + 1
-
     def unload(self, error_code: ErrorCode) -> None:
         for append in self.writer.in_flight:
             # The record may be in the log all the same; the next load decides.
-            self._refuse(append, error_code)
+            self.refuse_held(append, error_code)
         for waiting in self._waiting.values():
             for question in waiting:
                 self._refuse_question(question, error_code)
         self._waiting.clear()
+        self._timers.cancel(self.writer.timer)
 
     def check(self) -> None:
         """Raise InvariantError unless waiting requests have an append in flight, and all batches are in order."""
         self.writer.check()
-        in_flight = {key for append in self.writer.in_flight for key in append.keys}
+        in_flight = {record.key for append in self.writer.in_flight for record in append.records}
         if in_flight != self._waiting.keys():
             raise InvariantError(f"appends are in flight for {in_flight}, questions wait for {self._waiting.keys()}")
         for key, state in self.hard.states.items():
