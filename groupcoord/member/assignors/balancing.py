@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from heapq import heapify, heappop, heappush, heapreplace
+from itertools import takewhile
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import define, field
+from sortedcontainers import SortedList
 
 from groupcoord.core.consumer_protocol import (
     UNKNOWN_GENERATION_ID,
@@ -264,17 +265,23 @@ class Balancer:
         self._fixed = fixed
         self._before = [list(numbers) for numbers in assigned]
         self._movements = PartitionMovements(group.numbers)
-        self._loads = Loads([len(numbers) for numbers in assigned])
         self._possible = [sum(group.numbers.counts[topic] for topic in topics) for topics in group.subscribed]
-        self._candidates = [[member for member in members if member not in fixed] for members in subscribers]
-        self._fewest: dict[int, FewestFirst] = {}
-        self._largest: dict[int, LargestOwner] = {}
-        self._held: dict[int, Counter[int]] = {}
+        given = [number for numbers in assigned for number in numbers if number < group.numbers.total]
+        self._are_some_given_twice = len(given) != len(set(given))
+        self._owned = [
+            Counter(owner[number] for number in group.numbers.of_topic(topic)) for topic in range(len(subscribers))
+        ]
+        # Subscribers of each topic by size; topics with the same subscribers share a list.
+        candidates = [tuple(member for member in members if member not in fixed) for members in subscribers]
+        rankings = {each: SortedList((len(assigned[member]), member) for member in each) for each in candidates}
+        self._by_size = [rankings[each] for each in candidates]
+        self._rankings_of: list[list[Any]] = [[] for _ in assigned]
+        for members, ranking in rankings.items():
+            for member in members:
+                self._rankings_of[member].append(ranking)
         self._topics = [topic for topic, members in enumerate(subscribers) if len(members) >= 2]
         self._unbalanced_place = 0
         self._is_balanced: bool | None = None
-        given = [number for numbers in assigned for number in numbers if number < group.numbers.total]
-        self._are_some_given_twice = len(given) != len(set(given))
 
     def move_while_unbalanced(self, numbers: list[int]) -> bool:
         """Move partitions in passes until one moves none or all is balanced; return whether any was moved.
@@ -305,7 +312,7 @@ class Balancer:
         return (score + 2**31) % 2**32 - 2**31
 
     def _move_to_someone_smaller(self, number: int) -> bool:
-        sizes, owner = self._loads.sizes, self._owner[number]
+        size = len(self._assigned[self._owner[number]])
         earlier = self._group.outdated.get(number)
         if earlier is not None:
             if earlier in self._fixed:  # the Java client fails here, too
@@ -313,82 +320,62 @@ class Balancer:
                     f"member {self._group.members[earlier]!r} claimed {self._numbers.name(number)} in an older "
                     "generation and can't get it back"
                 )
-            if sizes[owner] > sizes[earlier] + 1:
+            if size > len(self._assigned[earlier]) + 1:
                 self._move(number, earlier)
                 return True
-        size, member = self._fewest_of(self._numbers.topic_of[number]).first()
-        if sizes[owner] > size + 1:
+        fewest, member = self._by_size[self._numbers.topic_of[number]][0]
+        if size > fewest + 1:
             self._move(number, member)
             return True
         return False
 
     def _move(self, number: int, new_owner: int) -> None:
         number = self._movements.partition_to_move(number, self._owner[number], new_owner)
-        old_owner = self._owner[number]
+        old_owner, topic = self._owner[number], self._numbers.topic_of[number]
         self._movements.note(number, old_owner, new_owner)
+        for member, change in ((old_owner, -1), (new_owner, 1)):
+            size = len(self._assigned[member])
+            for ranking in self._rankings_of[member]:
+                ranking.remove((size, member))
+                ranking.add((size + change, member))
         self._assigned[old_owner].remove(number)
         self._assigned[new_owner].append(number)
         self._owner[number] = new_owner
-        self._loads.shrank(old_owner)
-        self._loads.grew(new_owner)
+        self._owned[topic][old_owner] -= 1
+        self._owned[topic][new_owner] += 1
         self._is_balanced = None
-        moved_topic = self._numbers.topic_of[number]
-        if moved_topic in self._largest:
-            self._largest[moved_topic].lost(old_owner)
-            self._largest[moved_topic].gained(new_owner)
-        self._topics_held_by(old_owner)[moved_topic] -= 1
-        # The new owner has grown in the heaps of its other topics, too.
-        held = self._topics_held_by(new_owner)
-        for topic, count in held.items():
-            if count and topic != moved_topic and topic in self._largest:
-                self._largest[topic].grew(new_owner)
-        held[moved_topic] += 1
-
-    def _topics_held_by(self, member: int) -> Counter[int]:
-        """Return how many partitions of each topic a member had before the current move."""
-        if member not in self._held:
-            self._held[member] = Counter(self._numbers.topic_of[number] for number in self._before[member])
-        return self._held[member]
 
     def _is_all_balanced(self) -> bool:
         if self._is_balanced is None:
-            self._is_balanced = (
-                self._look_through_partitions() if self._are_some_given_twice else self._look_through_topics()
-            )
+            look = self._look_through_partitions if self._are_some_given_twice else self._look_through_topics
+            self._is_balanced = look()
         return self._is_balanced
 
     def _look_through_topics(self) -> bool:
         """Return whether no member could get a partition from one that has at least two more."""
         for _ in self._topics:
-            topic = self._topics[self._unbalanced_place]
-            most = self._largest_of(topic).size()
-            fewest, member = self._fewest_of(topic).first()
-            # A member that has all it can have does not count; then a larger one may still.
-            if most > fewest + 1 and (fewest != self._possible[member] or self._could_get_more(topic, most)):
+            if not self._is_topic_balanced(self._topics[self._unbalanced_place]):
                 return False
             self._unbalanced_place = (self._unbalanced_place + 1) % len(self._topics)
         return True
 
-    def _could_get_more(self, topic: int, most: int) -> bool:
-        """Return whether a small enough subscriber of the topic has fewer partitions than it could have."""
-        sizes = self._loads.sizes
-        return any(
-            most > sizes[member] + 1 and sizes[member] != self._possible[member] for member in self._candidates[topic]
-        )
+    def _is_topic_balanced(self, topic: int) -> bool:
+        most = max(len(self._assigned[member]) for member, count in self._owned[topic].items() if count)
+        smaller = takewhile(lambda entry: entry[0] + 1 < most, self._by_size[topic])
+        # A member that has all it can have does not count.
+        return all(size == self._possible[member] for size, member in smaller)
 
     def _look_through_partitions(self) -> bool:
         """Return whether no member could get a partition, for a group with partitions of several owners.
 
         Of several owners, the last one in visiting order counts.
         """
-        sizes = self._loads.sizes
+        sizes = [len(numbers) for numbers in self._assigned]
         active = [member for member in self._group.visiting_order if member not in self._fixed]
         owner = {number: member for member in active for number in self._assigned[member]}
-        active.sort(key=lambda member: (sizes[member], member))
-        if not active or sizes[active[0]] >= sizes[active[-1]] - 1:
-            return True
+        most = max((sizes[member] for member in active), default=0)
         for member in active:
-            if sizes[member] == self._possible[member]:
+            if sizes[member] + 1 >= most or sizes[member] == self._possible[member]:
                 continue
             held = set(self._assigned[member])
             for topic in self._group.subscribed[member]:
@@ -396,115 +383,6 @@ class Balancer:
                     if number not in held and sizes[member] + 1 < sizes[owner[number]]:
                         return False
         return True
-
-    def _fewest_of(self, topic: int) -> FewestFirst:
-        if topic not in self._fewest:
-            self._fewest[topic] = self._loads.rank(self._candidates[topic])
-        return self._fewest[topic]
-
-    def _largest_of(self, topic: int) -> LargestOwner:
-        if topic not in self._largest:
-            owners = [self._owner[number] for number in self._numbers.of_topic(topic)]
-            self._largest[topic] = LargestOwner(owners, self._loads.sizes)
-        return self._largest[topic]
-
-
-class Loads:
-    """Number of partitions of each member."""
-
-    def __init__(self, sizes: list[int]) -> None:
-        self.sizes = sizes
-        self._floors = list(sizes)  # below this size a member needs a new entry in its rankings
-        self._rankings: list[list[FewestFirst]] = [[] for _ in sizes]
-
-    def grew(self, member: int) -> None:
-        self.sizes[member] += 1
-
-    def shrank(self, member: int) -> None:
-        self.sizes[member] -= 1
-        size = self.sizes[member]
-        if size < self._floors[member]:
-            # Half of the size, so that a member that loses thousands of partitions does not get an entry for each.
-            self._floors[member] = size // 2
-            for ranking in self._rankings[member]:
-                ranking.add(member, size // 2)
-
-    def rank(self, members: list[int]) -> FewestFirst:
-        ranking = FewestFirst(self, members)
-        for member in members:
-            self._rankings[member].append(ranking)
-            self.came_up(member)
-        return ranking
-
-    def came_up(self, member: int) -> None:
-        """Raise the floor of a member, because a ranking now has an entry with its exact size."""
-        self._floors[member] = max(self._floors[member], self.sizes[member])
-
-
-class FewestFirst:
-    """Heap of members by number of partitions, then by index.
-
-    A member's smallest entry is at most its size; at the top a smaller one is replaced by the size.
-    """
-
-    def __init__(self, loads: Loads, members: list[int]) -> None:
-        self._loads = loads
-        self._heap = [(loads.sizes[member], member) for member in members]
-        heapify(self._heap)
-
-    def first(self) -> tuple[int, int]:
-        heap, sizes = self._heap, self._loads.sizes
-        size, member = heap[0]
-        while size != sizes[member]:
-            heapreplace(heap, (sizes[member], member))
-            self._loads.came_up(member)
-            size, member = heap[0]
-        return size, member
-
-    def add(self, member: int, size: int) -> None:
-        """Add an entry, which must be the smallest for that member."""
-        heappush(self._heap, (size, member))
-
-
-class LargestOwner:
-    """Among the owners of a topic's partitions, the one with the most partitions of any topic.
-
-    Args:
-        owners: the owner of each partition of the topic.
-        sizes: the number of partitions of each member. The caller changes it; a decrease is detected at the top.
-    """
-
-    def __init__(self, owners: Iterable[int], sizes: list[int]) -> None:
-        self._sizes = sizes
-        self._counts = Counter(owners)
-        self._largest_entry = {owner: -sizes[owner] for owner in self._counts}
-        self._heap = [(entry, owner) for owner, entry in self._largest_entry.items()]
-        heapify(self._heap)
-
-    def size(self) -> int:
-        heap, sizes = self._heap, self._sizes
-        while True:
-            entry, owner = heap[0]
-            now = -sizes[owner]
-            if not self._counts[owner] or entry != self._largest_entry[owner]:
-                heappop(heap)
-            elif entry != now:
-                self._largest_entry[owner] = now
-                heapreplace(heap, (now, owner))
-            else:
-                return -entry
-
-    def lost(self, owner: int) -> None:
-        self._counts[owner] -= 1
-
-    def gained(self, owner: int) -> None:
-        self._counts[owner] += 1
-        self.grew(owner)
-
-    def grew(self, owner: int) -> None:
-        """Update an owner that got a partition of any topic."""
-        self._largest_entry[owner] = -self._sizes[owner]
-        heappush(self._heap, (-self._sizes[owner], owner))
 
 
 Pair = tuple[int, int]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from itertools import chain
+from heapq import heapify, heapreplace
+from itertools import chain, groupby
 
 from attrs import define
 
@@ -14,8 +15,6 @@ from groupcoord.core.messages import UNKNOWN_GENERATION_ID
 from groupcoord.member.assignors.balancing import (
     Balancer,
     Claim,
-    FewestFirst,
-    Loads,
     StickyGroup,
     decode_generation,
     decode_sticky_user_data,
@@ -326,32 +325,31 @@ class GeneralAssignment:
 
     def _assign_left_over(self, unassigned: list[int], *, within_racks: bool) -> list[int]:
         """Assign each partition to the subscriber with the fewest partitions; return those without a candidate."""
-        loads = Loads([len(numbers) for numbers in self.assigned])
         left = []
-        rankings: dict[str | None, FewestFirst] = {}
-        ranked_topic = -1
-        for number in unassigned:
-            topic = self._group.numbers.topic_of[number]
-            if topic != ranked_topic:
-                rankings, ranked_topic = self._rank(loads, topic, within_racks), topic
-            racks = (None, *self._racks.of_partition[number]) if within_racks else (None,)
-            candidates = [rankings[rack].first() for rack in racks if rack in rankings]
-            if not candidates:
-                left.append(number)
-                continue
-            _, member = min(candidates)
-            self.assigned[member].append(number)
-            self._owner[number] = member
-            loads.grew(member)
+        for topic, numbers in groupby(unassigned, self._group.numbers.topic_of.__getitem__):
+            by_rack = self._subscribers_by_size(topic, within_racks)
+            for number in numbers:
+                racks = (None, *self._racks.of_partition[number]) if within_racks else (None,)
+                heaps = [by_rack[rack] for rack in racks if rack in by_rack]
+                if not heaps:
+                    left.append(number)
+                    continue
+                heap = min(heaps)
+                size, member = heap[0]
+                heapreplace(heap, (size + 1, member))
+                self.assigned[member].append(number)
+                self._owner[number] = member
         return left
 
-    def _rank(self, loads: Loads, topic: int, within_racks: bool) -> dict[str | None, FewestFirst]:
-        """Rank a topic's subscribers by rack, or all together."""
-        by_rack: dict[str | None, list[int]] = {}
+    def _subscribers_by_size(self, topic: int, within_racks: bool) -> dict[str | None, list[tuple[int, int]]]:
+        """Return heaps of the numbers of partitions of a topic's subscribers, by rack or all together."""
+        by_rack: dict[str | None, list[tuple[int, int]]] = {}
         for member in self._subscribers[topic]:
             rack = self._racks.of_member[member] if within_racks else None
-            by_rack.setdefault(rack, []).append(member)
-        return {rack: FewestFirst(loads, members) for rack, members in by_rack.items()}
+            by_rack.setdefault(rack, []).append((len(self.assigned[member]), member))
+        for heap in by_rack.values():
+            heapify(heap)
+        return by_rack
 
     def _can_change(self, member: int, movable: set[int]) -> bool:
         """Return whether a member could get more, or owns a partition that another member could get."""

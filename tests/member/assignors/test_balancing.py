@@ -5,8 +5,6 @@ from __future__ import annotations
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.member.assignors.balancing import (
     Balancer,
-    LargestOwner,
-    Loads,
     PartitionMovements,
     PartitionNumbers,
     StickyGroup,
@@ -59,36 +57,6 @@ def test_the_score_has_32_bits_as_in_java() -> None:
 
     balancer.undo_unless_better()
     assert [len(numbers) for numbers in assigned[:2]] == [2**16, 0]
-
-
-def test_who_shrinks_comes_up_again() -> None:
-    """A member that gives up one partition after the other is found in every ranking, however often it shrank."""
-    loads = Loads([100, 40])
-    rankings = [loads.rank([0, 1]), loads.rank([0, 1])]
-    for size in range(99, 9, -1):
-        loads.shrank(0)
-        expected = (size, 0) if size <= 40 else (40, 1)
-        assert rankings[0].first() == expected
-    assert rankings[1].first() == (10, 0)
-    for _ in range(50):
-        loads.grew(0)
-    assert rankings[1].first() == (40, 1)
-
-
-def test_the_largest_owner_changes() -> None:
-    """An owner that lost its last partition of the topic doesn't count, one that changed in other topics does."""
-    sizes = [5, 3, 1]
-    largest = LargestOwner([0, 1, 1], sizes)
-    assert largest.size() == 5
-    sizes[0] = 4
-    assert largest.size() == 4
-    largest.lost(0)
-    sizes[1] = 9
-    largest.grew(1)
-    assert largest.size() == 9
-    sizes[1], sizes[2] = 2, 7
-    largest.gained(2)
-    assert largest.size() == 7
 
 
 def test_partitions_of_a_topic_are_not_exchanged() -> None:
