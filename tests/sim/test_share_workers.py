@@ -74,6 +74,12 @@ def run(keys: str = "", more: str = "", *, work: str = '["100ms", "1s"]', seed: 
     return run_seed(seed, parse_scenario(text).options_of(seed))
 
 
+def test_topics_that_no_broker_creates_in_one_request() -> None:
+    """A world with share groups accepts topics of any name and size."""
+    text = SCENARIO.format(keys="", more="", nodes=1, work="").replace("jobs = 3", 'jobs = 3\n"a large one" = 10001')
+    assert run_seed(1, parse_scenario(text).options_of(1)).failure is None
+
+
 def figures(found: Run) -> Mapping[str, Any]:
     assert found.failure is None, found.failure
     return next(group.values for group in found.groups if group.group_id == "queue")

@@ -126,7 +126,7 @@ def _produce(workers: ShareWorkers, stage: Stage, shared: SharedTopics, chance: 
         keys = shared.keys_of(workers.group, workers.topics)
         if keys:
             key = chance.choice(keys)
-            topic = shared.registry.get_by_id(key.topic_id)
+            topic = shared.topics.get_by_id(key.topic_id)
             assert topic is not None
             shared.produce(topic, key.partition, chance.randint(1, workers.batch_max))
         yield Pause(workers.write_every_ms)
@@ -248,7 +248,7 @@ class _Worker:
     def _by_leader(self) -> dict[int, frozenset[SharePartitionKey]]:
         found: dict[int, set[SharePartitionKey]] = {}
         for key in self.assigned:
-            topic = self.shared.registry.get_by_id(key.topic_id)
+            topic = self.shared.topics.get_by_id(key.topic_id)
             leader_id = -1 if topic is None else self.shared.leader_of(topic, key.partition)
             if leader_id >= 0:
                 found.setdefault(leader_id, set()).add(key)

@@ -290,7 +290,7 @@ class ShareRecords:
 
     def accepted(self, key: SharePartitionKey, offset: int, now_ms: int) -> None:
         self._lost_ms.pop((key, offset), None)
-        topic = self._shared.registry.get_by_id(key.topic_id)
+        topic = self._shared.topics.get_by_id(key.topic_id)
         if topic is not None:
             self.figures.done_ms.append(now_ms - self._shared.written_ms[topic.topic_id, key.partition][offset])
 

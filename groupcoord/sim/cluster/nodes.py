@@ -463,8 +463,6 @@ class SimulatedCluster:
         """Add partitions to a topic or create it; return the new ones. Running nodes see them at once."""
         is_new = self.topics.partition_count(topic) is None
         added = self.topics.set_partition_count(topic, partition_count)
-        if self.shared is not None:
-            self.shared.set_partition_count(topic)
         for node in self.nodes:
             node.topics_changed((topic,), are_new=is_new)
         return added
@@ -481,12 +479,12 @@ class SimulatedCluster:
             self.on_change("controller", f"{name} is created with {partition_count} partitions")
             self.set_partition_count(name, partition_count)
 
-    def delete_topic(self, topic: str) -> None:
-        topic_id = self.topics.delete(topic)
+    def delete_topic(self, name: str) -> None:
+        topic = self.topics.delete(name)
         if self.shared is not None:
             self.shared.delete_topic(topic)
         for node in self.nodes:
-            node.topic_deleted(topic, topic_id)
+            node.topic_deleted(name, topic.topic_id)
 
     # ------------------------------------------------------------ who leads
 

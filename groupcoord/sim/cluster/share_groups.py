@@ -13,7 +13,7 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
-from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.topics.registry import Topic
 from groupcoord.config.group_settings import EARLIEST, ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import FINISHED
 from groupcoord.core.share_state.records import (
@@ -89,12 +89,9 @@ class SharedTopics:
         faults: Iterable[StoreFault],
     ) -> None:
         self.scheduler = scheduler
-        self._topics = topics
+        self.topics = topics
         self._log = log
-        self.registry = TopicRegistry()
-        self.data = TopicData(options.config, scheduler, self.registry)
-        for name in topics.names():
-            self.set_partition_count(name)
+        self.data = TopicData(options.config, scheduler, topics)
         faults = [evolve(fault, broken_read_percent=0) for fault in faults]
         self.state_log = ClusterLog(
             scheduler, 1, seed=seed, flush_ms=options.flush_ms, faults=faults, leaders=log.leaders, is_compacted=False
@@ -110,27 +107,10 @@ class SharedTopics:
 
     # ------------------------------------------------------------ topics
 
-    def set_partition_count(self, name: str) -> None:
-        count, topic_id = self._topics.partition_count(name), self._topics.topic_id(name)
-        assert count is not None
-        with self.registry.edit() as edit:
-            if self.registry.get(name) is None:
-                edit.create(name, count, topic_id)
-            else:
-                edit.extend(name, count)
-
-    def delete_topic(self, name: str) -> None:
-        topic = self.topic(name)
-        with self.registry.edit() as edit:
-            edit.delete(name)
+    def delete_topic(self, topic: Topic) -> None:
         self.data.delete(topic)
         for server in self.servers.values():
             server.topic_deleted(topic)
-
-    def topic(self, name: str) -> Topic:
-        topic = self.registry.get(name)
-        assert topic is not None
-        return topic
 
     def log_partition_of(self, topic: Topic, index: int) -> int:
         return (stable_number(topic.name) + index) % len(self._log.leaders)
@@ -175,12 +155,12 @@ class SharedTopics:
         return self._states
 
     def end_offset(self, key: SharePartitionKey) -> int:
-        topic = self.registry.get_by_id(key.topic_id)
+        topic = self.topics.get_by_id(key.topic_id)
         return 0 if topic is None else self.log(topic, key.partition).end_offset
 
     def unfinished(self, key: SharePartitionKey, end_offset: int) -> int | None:
         """Return the first offset before ``end_offset`` that was neither accepted nor archived, or None."""
-        if self.registry.get_by_id(key.topic_id) is None:
+        if self.topics.get_by_id(key.topic_id) is None:
             return None
         state = self.follow().states.get(key)
         offset = 0 if state is None else max(state.snapshot.start_offset, 0)
@@ -191,12 +171,12 @@ class SharedTopics:
         return offset if offset < end_offset else None
 
     def start_offset(self, key: SharePartitionKey) -> int:
-        topic = self.registry.get_by_id(key.topic_id)
+        topic = self.topics.get_by_id(key.topic_id)
         server = None if topic is None else self.servers.get(self.leader_of(topic, key.partition))
         return -1 if server is None else server.start_offset(key)
 
     def keys_of(self, group_id: str, names: Iterable[str]) -> list[SharePartitionKey]:
-        topics = [topic for topic in map(self.registry.get, names) if topic is not None]
+        topics = [topic for topic in map(self.topics.get, names) if topic is not None]
         return [
             SharePartitionKey(group_id, topic.topic_id, index)
             for topic in topics
@@ -251,7 +231,7 @@ class ShareServer:
             shared.state_log, node.node_id, node.leads, scheduler, lambda _: self.settle(), self._failed
         )
         self.states = ShareCoordinator(
-            config=shared.data.config, clock=scheduler, log_store=self._log, topics=shared.registry, partition_count=1
+            config=shared.data.config, clock=scheduler, log_store=self._log, topics=shared.topics, partition_count=1
         )
         self._log.connect(self.states)
         data = LedData(shared, node.led_epoch)
@@ -417,7 +397,7 @@ class ShareServer:
         return self._shared.settings
 
     def _latest_offset(self, topic: str, partition: int) -> int | None:
-        known = self._shared.registry.get(topic)
+        known = self._shared.topics.get(topic)
         if known is None or not known.has_partition(partition):
             return None
         return self._shared.log(known, partition).end_offset

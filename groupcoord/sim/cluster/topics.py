@@ -8,36 +8,41 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.member import Cluster as TopicMetadata
 from groupcoord.member import TopicPartition
 
 
-class Topics:
-    """Topics, which are created, grow and are deleted (a :class:`~groupcoord.TopicResolver`).
-
-    A topic that is created again has another id.
+class Topics(TopicRegistry):
+    """Topics, which are created, grow and are deleted. A topic that is created again has another id.
 
     Regular expressions of consumer groups (KIP-848) are matched by Python's ``re``, where brokers use RE2: use
     expressions with the same meaning in both. Every client may describe every topic.
     """
 
+    metadata: TopicMetadata
+
     def __init__(self, partition_counts: Mapping[str, int]) -> None:
-        self._partition_counts = dict(partition_counts)
-        self._ids = {name: _id_of(name) for name in partition_counts}
-        self._names = {topic_id: name for name, topic_id in self._ids.items()}
-        self._remembered_names = dict(self._names)
-        self._last_counts = dict(partition_counts)
+        super().__init__()
+        self._last_counts: dict[str, int] = {}
+        self._remembered_names: dict[UUID, str] = {}
         self._deletions: Counter[str] = Counter()
-        self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
+        self._set({name: Topic(name, _id_of(name), count) for name, count in partition_counts.items()})
+
+    def _set(self, topics: dict[str, Topic]) -> None:
+        super()._set(topics)
+        counts = {name: topic.partition_count for name, topic in topics.items()}
+        self._last_counts.update(counts)
+        self._remembered_names.update({topic.topic_id: name for name, topic in topics.items()})
+        self.metadata = TopicMetadata.of(counts, {name: topic.topic_id for name, topic in topics.items()})
 
     def names(self) -> list[str]:
         """Return the names, sorted."""
-        return sorted(self._partition_counts)
+        return sorted(self._topics)
 
     def partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
         """Return the partitions of existing topics."""
-        counts = self._partition_counts
-        return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
+        return tuple(TopicPartition(name, index) for name in topics for index in range(self.partition_count(name) or 0))
 
     def remembered_names(self) -> list[str]:
         """Return the names of present and former topics, sorted."""
@@ -56,37 +61,19 @@ class Topics:
         """Return whether a topic of this name was ever deleted."""
         return topic in self._deletions
 
-    def set_partition_count(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
+    def set_partition_count(self, name: str, partition_count: int) -> tuple[TopicPartition, ...]:
         """Add partitions to a topic or create it; return the new ones."""
-        old_count = self._partition_counts.get(topic, 0)
-        self._partition_counts[topic] = self._last_counts[topic] = partition_count
-        self._ids[topic] = topic_id = _id_of(f"{topic}#{self._deletions[topic]}" if topic in self._deletions else topic)
-        self._names[topic_id] = self._remembered_names[topic_id] = topic
-        self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
-        return tuple(TopicPartition(topic, index) for index in range(old_count, partition_count))
+        old_count = self.partition_count(name) or 0
+        topic_id = _id_of(f"{name}#{self._deletions[name]}" if name in self._deletions else name)
+        self._set({**self._topics, name: Topic(name, topic_id, partition_count)})
+        return tuple(TopicPartition(name, index) for index in range(old_count, partition_count))
 
-    def delete(self, topic: str) -> UUID:
-        """Delete a topic; return its former id."""
-        del self._partition_counts[topic]
-        self._deletions[topic] += 1
-        topic_id = self._ids.pop(topic)
-        del self._names[topic_id]
-        self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
-        return topic_id
-
-    # ------------------------------------------------------------ what a coordinator asks
-
-    def partition_count(self, name: str) -> int | None:
-        """Return the number of partitions, or None."""
-        return self._partition_counts.get(name)
-
-    def topic_id(self, name: str) -> UUID | None:
-        """Return the id of a topic, or None."""
-        return self._ids.get(name)
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with an id, or None."""
-        return self._names.get(topic_id)
+    def delete(self, name: str) -> Topic:
+        """Delete a topic; return it."""
+        topic = self._topics[name]
+        self._deletions[name] += 1
+        self._set({other: topic for other, topic in self._topics.items() if other != name})
+        return topic
 
     def problem(self, regex: str) -> str | None:
         """Return the error of a regular expression, or None."""

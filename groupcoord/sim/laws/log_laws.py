@@ -423,7 +423,7 @@ class ShareLaws:
 
     def _current(self, node: CoordinatorNode, key: SharePartitionKey) -> LedPartition | None:
         """Return a share-partition at its leader, or None if the node is not the leader."""
-        topic = self._shared.registry.get_by_id(key.topic_id)
+        topic = self._shared.topics.get_by_id(key.topic_id)
         if topic is None or node.shares is None:
             return None
         leads = node.leads(self._shared.log_partition_of(topic, key.partition))
@@ -510,7 +510,7 @@ class ShareLaws:
         for key, end_offset in self._shared.worked_off.items():
             unfinished, ledger = self._shared.unfinished(key, end_offset), self._ledger(key)
             require(unfinished is None, f"{unfinished} of {key} is lost")
-            for offset in range(end_offset if self._shared.registry.get_by_id(key.topic_id) else 0):
+            for offset in range(end_offset if self._shared.topics.get_by_id(key.topic_id) else 0):
                 require(offset in ledger.delivered, f"{offset} of {key} was never delivered")
 
 
