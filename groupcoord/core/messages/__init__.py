@@ -29,6 +29,7 @@ class Waiting(NamedTuple):
 
     request: GroupRequest
     token: Token
+    NEVER_CHANGES = False  # nor a reply: the token may be the part of a split request, which has state
 
 
 class Reply(NamedTuple):
@@ -36,6 +37,7 @@ class Reply(NamedTuple):
 
     token: Token
     response: Response | None
+    NEVER_CHANGES = False
 
 
 __all__ = [
