@@ -102,7 +102,9 @@ def _same(value: Any, memo: Memo) -> Any:
 def never_changes(kind: type) -> bool:
     package = kind.__module__.rpartition(".")[0]
     in_module = any(getattr(sys.modules[name], "NEVER_CHANGES", False) for name in (kind.__module__, package))
-    return bool(getattr(kind, "NEVER_CHANGES", in_module))
+    # A token may be the part of a split request, which has state.
+    has_token = "token" in getattr(kind, "_fields", ())
+    return bool(getattr(kind, "NEVER_CHANGES", in_module and not has_token))
 
 
 def _part(value: Any, memo: Memo) -> Any:

@@ -19,16 +19,13 @@ from groupcoord.core.messages import (
     GroupToFetch,
     OffsetDelete,
     OffsetFetch,
-    OffsetToCommit,
     Request,
     Response,
-    TopicToCommit,
     TopicToDelete,
-    TxnOffsetCommit,
 )
 from groupcoord.log_store import LogRecord
-from groupcoord.testing.machine.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, Sent
-from groupcoord.testing.machine.modern_members import CONSUMERS, Kip848Consumer, StreamsMember
+from groupcoord.testing.machine.consumers import PARTITIONS, PRODUCER_EPOCH, TOPIC, Consumer, Sent, in_transaction
+from groupcoord.testing.machine.modern_members import CONSUMERS
 from groupcoord.testing.machine.world import World
 
 STEPS_MAX = 20
@@ -173,23 +170,14 @@ class _RecordedWorld(World):
 
     def commit_in_transaction(self, consumer: Consumer, outcome: str) -> None:
         self.live_for(SETTLING_ROUNDS, 1_000, commits=False)
-        if isinstance(consumer, ClassicConsumer):
-            consumer.last_offset += 1
-            places = [OffsetToCommit(index, consumer.last_offset) for index in sorted(consumer.owned or ())]
-            topics = [TopicToCommit(TOPIC, tuple(places))]
-        elif isinstance(consumer, Kip848Consumer | StreamsMember):
-            topics = list(consumer.offsets())
-        else:
-            return  # members of share groups do not commit
-        commit = consumer.commit_request(tuple(topic for topic in topics if topic.partitions))
-        if not commit.topics:
+        commit = consumer.commit()
+        if commit is None:
             return
         producer_id = FIRST_PRODUCER_ID + self.fleet.consumers.index(consumer)
-        whose = (commit.generation_id, commit.member_id, commit.group_instance_id)
-        self.submit(TxnOffsetCommit(consumer.group_id, commit.topics, producer_id, 0, consumer.name, *whose))
+        self.submit(in_transaction(commit, producer_id, consumer.name))
         if outcome != "open":
             partition = self.coordinator.partition_of(consumer.group_id)
-            self.submit(CompleteTransaction(partition, producer_id, 0, outcome == "committed"))
+            self.submit(CompleteTransaction(partition, producer_id, PRODUCER_EPOCH, outcome == "committed"))
 
     def administer(self, kind: str, group_id: str, *, settles: bool) -> None:
         """Send an administrator's request; ``settles`` lets the group commit and empty first."""

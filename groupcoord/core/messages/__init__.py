@@ -29,7 +29,6 @@ class Waiting(NamedTuple):
 
     request: GroupRequest
     token: Token
-    NEVER_CHANGES = False  # nor a reply: the token may be the part of a split request, which has state
 
 
 class Reply(NamedTuple):
@@ -37,7 +36,6 @@ class Reply(NamedTuple):
 
     token: Token
     response: Response | None
-    NEVER_CHANGES = False
 
 
 __all__ = [

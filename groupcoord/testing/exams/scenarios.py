@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Any
 
 from attrs import field, frozen
 
@@ -53,11 +54,12 @@ SCENARIOS: list[Scenario] = []
 BASELINE = "quiet"
 
 
-def scenario(
-    why: str, *, protocols: Collection[Protocol] = ALL_PROTOCOLS, declared: Collection[Declared] = ()
-) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
-    def add(happen: Callable[[Stage], None]) -> Callable[[Stage], None]:
-        SCENARIOS.append(Scenario(happen.__name__.replace("_", "-"), why, happen, protocols, declared))
+Happen = Callable[[Stage], None]
+
+
+def scenario(why: str, **options: Any) -> Callable[[Happen], Happen]:
+    def add(happen: Happen) -> Happen:
+        SCENARIOS.append(Scenario(happen.__name__.replace("_", "-"), why, happen, **options))
         return happen
 
     return add
@@ -414,19 +416,13 @@ def connections_break(stage: Stage) -> None:
 LOGIN_LIFE_MS = 2_000
 
 
-def _login_expires(stage: Stage) -> None:
-    stage.pause(4 * LOGIN_LIFE_MS / 1_000)
-
-
-SCENARIOS.append(
-    Scenario(
-        "login-expires",
-        "Log-ins expire (connections.max.reauth.ms): clients that do not authenticate again are disconnected.",
-        _login_expires,
-        needs_login=True,
-        settings={"connections.max.reauth.ms": LOGIN_LIFE_MS},
-    )
+@scenario(
+    "Log-ins expire (connections.max.reauth.ms): clients that do not authenticate again are disconnected.",
+    needs_login=True,
+    settings={"connections.max.reauth.ms": LOGIN_LIFE_MS},
 )
+def login_expires(stage: Stage) -> None:
+    stage.pause(4 * LOGIN_LIFE_MS / 1_000)
 
 
 # ---------------------------------------------------------------- topics

@@ -29,17 +29,19 @@ from groupcoord.core.messages import (
 )
 from groupcoord.laws import check_forgets_topic, errors_in, offsets_of_topic, require, served_partitions
 from groupcoord.log_store import LogRecord, LogStore
-from groupcoord.testing.exploring.scope import HistoryError, Process, Scope, Step, Trace, refusal
-from groupcoord.testing.machine.consumers import TOPIC, ClassicConsumer, Consumer, Sent
+from groupcoord.testing.exploring.scope import WORDS, HistoryError, Scope, Step, Trace, refusal
+from groupcoord.testing.machine.consumers import PRODUCER_EPOCH, TOPIC, ClassicConsumer, Consumer, Sent, in_transaction
 from groupcoord.testing.machine.modern_members import Kip848Consumer, ModernMember
 from groupcoord.testing.machine.world import World
 from groupcoord.testing.topics import Topics
 
 LOG_PARTITION = 0
 FIRST_PRODUCER_ID = 7
-PRODUCER_EPOCH = 0
 OUTSIDERS_ID = 6
 ONE_OFFSET = (TopicToCommit(TOPIC, (OffsetToCommit(0, 1),)),)
+OF_READY_CONSUMERS = ("go", "beat", "commit", "leave", "pause", "fetch", "txn")
+"""Steps of a living consumer without a request in flight."""
+
 Law = Callable[["Stage"], None]
 """Law checked after each step; raises :class:`~groupcoord.laws.LawBrokenError`."""
 
@@ -119,31 +121,28 @@ class Stage(World):
 
     def do(self, step: Step) -> None:
         """Take a step, and fire due timers; an impossible step has no effect."""
-        getattr(self, f"_{step.word}")(*step.operands)  # each of WORDS has a method
+        operands: list[Any] = list(step.operands)
+        names_process = bool(operands) and "process" in WORDS[step.word].operands[0]
+        if names_process and operands[0] not in self.processes:
+            raise HistoryError(f"there is no process {operands[0]!r}; there are {', '.join(self.processes)}")
+        is_possible = True
+        if names_process and step.word in OF_READY_CONSUMERS:
+            consumer = operands[0] = self.consumers.get(operands[0])
+            is_possible = consumer is not None and consumer.is_alive and not consumer.is_waiting
+        if is_possible:
+            getattr(self, f"_{step.word}")(*operands)  # each of WORDS has a method
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self.clock.now_ms():
             self.sleep(0)
         self.step += 1
 
-    def _process(self, name: str) -> Process:
-        if name not in self.processes:
-            raise HistoryError(f"there is no process {name!r}; there are {', '.join(self.processes)}")
-        return self.processes[name]
-
-    def _ready(self, name: str) -> Consumer | None:
-        self._process(name)
-        consumer = self.consumers.get(name)
-        return consumer if consumer is not None and consumer.is_alive and not consumer.is_waiting else None
-
     def _start(self, name: str) -> None:
-        process = self._process(name)
         self._die(name)
-        started = process.consumer(self.scope.group_id, self.new_member_id(f"{name}-own"))
+        started = self.processes[name].consumer(self.scope.group_id, self.new_member_id(f"{name}-own"))
         self.consumers[name] = self.start_consumer(started)
         self.go_on(started)
 
     def _die(self, name: str) -> None:
-        self._process(name)
         consumer = self.consumers.pop(name, None)
         if consumer is not None:
             consumer.is_alive = False
@@ -154,49 +153,39 @@ class Stage(World):
             if sent.consumer is consumer:
                 sent.consumer = None
 
-    def _go(self, name: str) -> None:
-        consumer = self._ready(name)
-        if consumer is not None:
-            self.go_on(consumer)
-
-    def _beat(self, name: str) -> None:
-        consumer = self._ready(name)
-        if isinstance(consumer, ClassicConsumer | Kip848Consumer) and consumer.member_id:
-            self.submit(consumer.heartbeat())
-
-    def _commit(self, name: str | None = None) -> None:
-        if name is None:
-            self.submit(OffsetCommit(self.scope.group_id, ONE_OFFSET))
-            return
-        consumer = self._ready(name)
-        if consumer is not None:
-            self.go_on(consumer, commits=True)
-
-    def _leave(self, name: str) -> None:
-        consumer = self._ready(name)
-        if consumer is not None:
-            super().leave(consumer)
-            self._die(name)
-
-    def _pause(self, name: str) -> None:
-        consumer = self._ready(name)
-        if isinstance(consumer, Kip848Consumer):
-            self.submit(consumer.leave_request(for_good=False), consumer)
-            self._die(name)
-
     def _retry(self, name: str) -> None:
-        self._process(name)
         consumer = self.consumers.get(name)
         if consumer is not None and consumer.is_waiting:
             self._hang_up(consumer)
             consumer.is_waiting = False
             self.go_on(consumer)
 
-    def _fetch(self, name: str) -> None:
-        consumer = self._ready(name)
+    def _go(self, consumer: Consumer) -> None:
+        self.go_on(consumer)
+
+    def _beat(self, consumer: Consumer) -> None:
+        if isinstance(consumer, ClassicConsumer | Kip848Consumer) and consumer.member_id:
+            self.submit(consumer.heartbeat())
+
+    def _commit(self, consumer: Consumer | None = None) -> None:
+        if consumer is None:
+            self.submit(OffsetCommit(self.scope.group_id, ONE_OFFSET))
+        else:
+            self.go_on(consumer, commits=True)
+
+    def _leave(self, consumer: Consumer) -> None:
+        super().leave(consumer)
+        self._die(consumer.name)
+
+    def _pause(self, consumer: Consumer) -> None:
+        if isinstance(consumer, Kip848Consumer):
+            self.submit(consumer.leave_request(for_good=False), consumer)
+            self._die(consumer.name)
+
+    def _fetch(self, consumer: Consumer) -> None:
         if isinstance(consumer, Kip848Consumer):
             self.submit(consumer.fetch_request())
-        elif consumer is not None:
+        else:
             self.submit(OffsetFetch((GroupToFetch(self.scope.group_id, None),)))
 
     # ------------------------------------------------------------ time, the log, the coordinator
@@ -263,23 +252,17 @@ class Stage(World):
 
     # ------------------------------------------------------------ transactions, administrators
 
-    def _txn(self, name: str | None = None) -> None:
-        if name is None:
+    def _txn(self, consumer: Consumer | None = None) -> None:
+        if consumer is None:
             self.submit(TxnOffsetCommit(self.scope.group_id, ONE_OFFSET, OUTSIDERS_ID, PRODUCER_EPOCH))
-            return
-        consumer = self._ready(name)
-        if consumer is not None:
-            commit: Any = consumer.next_request(commits=True)
-            if isinstance(commit, OffsetCommit):
-                whose = (commit.generation_id, commit.member_id, commit.group_instance_id)
-                producer = (self._producer_id(name), PRODUCER_EPOCH, f"of {name}")
-                self.submit(TxnOffsetCommit(self.scope.group_id, commit.topics, *producer, *whose), consumer)
+        elif (commit := consumer.commit()) is not None:
+            transaction = in_transaction(commit, self._producer_id(consumer.name), f"of {consumer.name}")
+            self.submit(transaction, consumer)
 
     def _producer_id(self, name: str) -> int:
         return FIRST_PRODUCER_ID + list(self.processes).index(name)
 
     def _marker(self, name: str, outcome: str) -> None:
-        self._process(name)
         self.submit(CompleteTransaction(LOG_PARTITION, self._producer_id(name), PRODUCER_EPOCH, outcome == "commit"))
 
     def _delete(self, topic: str | None = None) -> None:
@@ -430,41 +413,26 @@ class Story:
 
 
 def draw_story(trace: Trace, **options: Any) -> Story:
-    states: list[tuple[int, str]] = []
+    states: dict[int, tuple[int, str]] = {}
 
     def watch(stage: Stage, number: int) -> None:
-        states.append((stage.clock.now_ms(), _state_of(stage)))
+        states[number] = stage.clock.now_ms(), _state_of(stage)
 
     played = play(trace, watch=watch, **options)
-    return _story(played, states)
-
-
-def _story(played: Played, states: Sequence[tuple[int, str]]) -> Story:
-    seen: dict[int, list[Happening]] = {}
-    for happening in played.happenings:
-        seen.setdefault(happening.step, []).append(happening)
-    count = len(played.trace.steps) if played.broken is None else played.broken.step + 1
-    start_ms = played.happenings[0].at_ms if played.happenings else 0
+    seen, broken = played.happenings, played.broken or BrokenLaw(len(trace.steps) - 1, "", "")
+    start_ms = seen[0].at_ms if seen else 0
     steps = []
-    for number, step in enumerate(played.trace.steps[:count]):
-        at_ms, state = states[number] if number < len(states) else (start_ms, "")
-        lines = [_line(happening) for happening in seen.get(number, ())]
-        steps.append(StoryStep(str(step), max(at_ms - start_ms, 0), tuple(lines), state))
-    names = tuple(process.name for process in played.trace.scope.processes)
-    broken = played.broken
-    return Story(names, tuple(steps), *(("", "") if broken is None else (broken.law, broken.message)))
+    for number, step in enumerate(trace.steps[: broken.step + 1]):
+        at_ms, state = states.get(number, (start_ms, ""))
+        lines = tuple(_line(happening) for happening in seen if happening.step == number)
+        steps.append(StoryStep(str(step), max(at_ms - start_ms, 0), lines, state))
+    return Story(tuple(process.name for process in trace.scope.processes), tuple(steps), broken.law, broken.message)
 
 
 def _line(happening: Happening) -> Line:
-    error = "" if happening.what != RECEIVES else _error_of(happening.value)
-    return Line(happening.who, happening.what, _short(happening) + error, bool(error))
-
-
-def _error_of(answer: Any) -> str:
-    if answer is None:
-        return ""
-    errors = errors_in(answer)
-    return f": {', '.join(error.name for error in errors)}" if errors else ""
+    is_answer = happening.what == RECEIVES and happening.value is not None
+    errors = ", ".join(error.name for error in (errors_in(happening.value) if is_answer else ()))
+    return Line(happening.who, happening.what, _short(happening) + (f": {errors}" if errors else ""), bool(errors))
 
 
 def _short(happening: Happening) -> str:

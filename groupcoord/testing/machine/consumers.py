@@ -33,12 +33,14 @@ from groupcoord.core.messages import (
     SyncGroup,
     SyncGroupResponse,
     TopicToCommit,
+    TxnOffsetCommit,
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import error_codes, errors_in, require
 
 TOPIC = "orders"
 PARTITIONS = 4
+PRODUCER_EPOCH = 0
 GENERATION_MARK = "generation"
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
@@ -70,8 +72,16 @@ class Consumer(ABC):
     is_alive: bool = field(default=True, kw_only=True)
 
     @abstractmethod
-    def next_request(self, *, commits: bool = False) -> Request:
-        """Return the next request; with ``commits`` a commit in place of a heartbeat."""
+    def next_request(self) -> Request:
+        """Return the next request: a join, a sync, a heartbeat."""
+
+    def commit(self) -> OffsetCommit | None:
+        """Return a commit of new offsets of its partitions; None if it has none."""
+        topics = self.offsets()
+        return self.commit_request(topics) if topics else None
+
+    def offsets(self) -> tuple[TopicToCommit, ...]:
+        return ()
 
     @abstractmethod
     def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit: ...
@@ -130,16 +140,16 @@ class ClassicConsumer(Consumer):
 
     # ------------------------------------------------------------ requests
 
-    def next_request(self, *, commits: bool = False) -> Request:
+    def next_request(self) -> Request:
         if self.phase == "joining":
             return self.join_request()
-        if self.phase == "syncing":
-            return self.sync_request()
-        if commits and self.owned:
-            self.last_offset += 1
-            offsets = tuple(OffsetToCommit(index, self.last_offset) for index in sorted(self.owned))
-            return self.commit_request((TopicToCommit(TOPIC, offsets),))
-        return self.heartbeat()
+        return self.sync_request() if self.phase == "syncing" else self.heartbeat()
+
+    def offsets(self) -> tuple[TopicToCommit, ...]:
+        if not self.owned:
+            return ()
+        self.last_offset += 1
+        return (TopicToCommit(TOPIC, tuple(OffsetToCommit(index, self.last_offset) for index in sorted(self.owned))),)
 
     def join_request(self) -> JoinGroup:
         return JoinGroup(
@@ -261,6 +271,13 @@ def decode_share(assignment: bytes) -> tuple[int | None, frozenset[int]]:
     shares = decode_assignment(assignment).partitions
     generation_id = next((number for topic, number in shares if topic == GENERATION_MARK), None)
     return generation_id, frozenset(index for topic, index in shares if topic == TOPIC)
+
+
+def in_transaction(commit: OffsetCommit, producer_id: int, transactional_id: str) -> TxnOffsetCommit:
+    membership = commit.generation_id, commit.member_id, commit.group_instance_id
+    return TxnOffsetCommit(
+        commit.group_id or "", commit.topics, producer_id, PRODUCER_EPOCH, transactional_id, *membership
+    )
 
 
 R = TypeVar("R", bound=Response)

@@ -137,9 +137,7 @@ class Kip848Consumer(AssignedMember):
 
     # ------------------------------------------------------------ requests
 
-    def next_request(self, *, commits: bool = False) -> Request:
-        if commits and self.epoch > 0 and self.owned:
-            return self.commit_request(self.offsets())
+    def next_request(self) -> Request:
         self._give_back()
         if self.epoch == 0:
             return self.join_request()
@@ -163,7 +161,6 @@ class Kip848Consumer(AssignedMember):
         )
 
     def heartbeat(self, epoch: int | None = None) -> ConsumerGroupHeartbeat:
-        """Return a heartbeat with the owned partitions only if they changed."""
         return ConsumerGroupHeartbeat(
             self.group_id,
             self.member_id,
@@ -175,12 +172,11 @@ class Kip848Consumer(AssignedMember):
         )
 
     def leave_request(self, *, for_good: bool = True) -> ConsumerGroupHeartbeat:
-        """Return a leave request; without ``for_good``, a static member's temporary one."""
         epoch = LEAVE_GROUP_MEMBER_EPOCH if for_good else LEAVE_GROUP_STATIC_MEMBER_EPOCH
         return ConsumerGroupHeartbeat(self.group_id, self.member_id, epoch, instance_id=self.instance_id)
 
     def offsets(self) -> tuple[TopicToCommit, ...]:
-        self.last_offset += 1
+        self.last_offset += bool(self.owned)
         return tuple(
             TopicToCommit(None, tuple(OffsetToCommit(index, self.last_offset) for index in indexes), topic_id)
             for topic_id, indexes in self.owned.items()
@@ -287,9 +283,7 @@ class StreamsMember(ModernMember):
     known: tuple[frozenset[int], ...] = field(default=(frozenset(),) * 3, kw_only=True)
     news: int | None = field(default=0, kw_only=True)
 
-    def next_request(self, *, commits: bool = False) -> Request:
-        if commits and self.epoch > 0 and self.owned:
-            return self.commit_request(self.offsets())
+    def next_request(self) -> Request:
         request = StreamsGroupHeartbeat(
             self.group_id, self.member_id, self.epoch, instance_id=self.instance_id, client_id=self.name
         )
@@ -305,7 +299,8 @@ class StreamsMember(ModernMember):
         return request
 
     def offsets(self) -> tuple[TopicToCommit, ...]:
-        return (TopicToCommit(TOPIC, tuple(OffsetToCommit(index, 1) for index in sorted(self.owned))),)
+        offsets = tuple(OffsetToCommit(index, 1) for index in sorted(self.owned))
+        return (TopicToCommit(TOPIC, offsets),) if offsets else ()
 
     def leave_request(self) -> StreamsGroupHeartbeat:
         return StreamsGroupHeartbeat(
@@ -347,7 +342,7 @@ class ShareMember(ModernMember):
     subscribed: tuple[str, ...] | None = field(default=None, kw_only=True)
     owned: None = field(default=None, init=False)
 
-    def next_request(self, *, commits: bool = False) -> Request:
+    def next_request(self) -> Request:
         news = None if self.subscribed == self.topics and self.epoch else self.topics
         self.subscribed = self.topics
         return ShareGroupHeartbeat(

@@ -392,7 +392,7 @@ class World:
         place of a heartbeat.
         """
         if consumer.is_alive and not consumer.is_waiting:
-            self.submit(consumer.next_request(commits=commits), consumer)
+            self.submit((consumer.commit() if commits else None) or consumer.next_request(), consumer)
 
     def all_go_on(self, *, commits: bool = False) -> None:
         """Send the next request of each living consumer without one in flight."""
