@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,30 +76,45 @@ def about_groups(
     ]
 
 
+_OF_GROUP = ("log_partition", "group_id")
+_OF_CLIENT = (*_OF_GROUP, "client_id")
+_OF_PARTITION = (*_OF_GROUP, "topic", "topic_partition")
+
+
+def _gathered(
+    kind: str,
+    rows: Iterable[Row],
+    names: Sequence[str],
+    worst: Callable[[list[Row]], tuple[int | None, str]],
+    first_ms: str = "first_ms",
+    last_ms: str = "last_ms",
+) -> Iterator[Row]:
+    """Yield one anomaly for all rows with the same names, with the value and the evidence of the worst one."""
+    for values, some in grouped(rows, itemgetter(*names)).items():
+        value, evidence = worst(some)
+        yield dict(zip(names, values, strict=True)) | {
+            "kind": kind,
+            "first_ms": min(row[first_ms] for row in some),
+            "last_ms": max(row[last_ms] for row in some),
+            "count": len(some),
+            "value": value,
+            "evidence": evidence,
+        }
+
+
 def _commit_storms(minutes: pa.Table, limits: Thresholds) -> Iterator[Row]:
     storms = (
         row
         for row in minutes.to_pylist()
         if row["commits"] > max(limits.storm_commits, row["partitions"] * limits.commits_per_minute)
     )
-    for common, busy in _gathered(storms, ("log_partition", "group_id")):
+
+    def worst(busy: list[Row]) -> tuple[int, str]:
         # Of minutes with equally many commits the one with most partitions wins, so that results repeat.
         value, partitions_of = max((row["commits"], row["partitions"]) for row in busy)
-        yield common | {
-            "kind": COMMIT_STORM,
-            "first_ms": min(row["first_ms"] for row in busy),
-            "last_ms": max(row["last_ms"] for row in busy),
-            "count": len(busy),
-            "value": value,
-            "evidence": f"{value:,} commits of {partitions_of:,} partitions in a minute",
-        }
+        return value, f"{value:,} commits of {partitions_of:,} partitions in a minute"
 
-
-class _Peak(NamedTuple):
-    of: tuple[Any, ...]
-    at_ms: int
-    began_ms: int
-    value: int
+    return _gathered(COMMIT_STORM, storms, _OF_GROUP, worst)
 
 
 def _moment(row: Row) -> int | None:
@@ -108,8 +123,13 @@ def _moment(row: Row) -> int | None:
 
 
 def _peaks(
-    events: Iterable[tuple[tuple[Any, ...], int, int]], window_ms: int, value_min: int, *, is_both: bool
-) -> Iterator[_Peak]:
+    events: Iterable[tuple[tuple[Any, ...], int, int]],
+    names: Sequence[str],
+    window_ms: int,
+    value_min: int,
+    *,
+    is_both: bool,
+) -> Iterator[Row]:
     for some in grouped(events, lambda event: event[0][1:]).values():
         some.sort(key=itemgetter(1))
         times = [at_ms for _, at_ms, _ in some]
@@ -119,22 +139,7 @@ def _peaks(
             count, count_ones = end - first, ones[end] - ones[first]
             value = min(count_ones, count - count_ones) if is_both else count
             if value >= value_min:
-                yield _Peak(of, at_ms, times[first], value)
-
-
-def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
-    """Return the time span, the number and the highest value of each subject's peaks."""
-    return {
-        of: {
-            "log_partition": of[0],
-            "group_id": of[1],
-            "first_ms": min(peak.began_ms for peak in some),
-            "last_ms": max(peak.at_ms for peak in some),
-            "value": max(peak.value for peak in some),
-            "count": len(some),
-        }
-        for of, some in grouped(peaks, attrgetter("of")).items()
-    }
+                yield dict(zip(names, of, strict=True)) | {"first_ms": times[first], "last_ms": at_ms, "value": value}
 
 
 def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator[Row]:
@@ -144,14 +149,17 @@ def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
         # Excludes replaced static members, which keep the generation.
         if at_ms is not None and (before is None or (after is not None and before < after)):
             events.append(((row["log_partition"], row["group_id"]), at_ms, 1))
-    window_ms = limits.rebalance_window_ms
-    for row in _worst(_peaks(events, window_ms, limits.rebalances, is_both=False)).values():
-        worst = f"{row['value']:,} rebalances within {format_limit(window_ms)}"
-        yield row | {"kind": REBALANCE_STORM, "evidence": worst}
+
+    def worst(some: list[Row]) -> tuple[int, str]:
+        value = max(row["value"] for row in some)
+        return value, f"{value:,} rebalances within {format_limit(limits.rebalance_window_ms)}"
+
+    peaks = _peaks(events, _OF_GROUP, limits.rebalance_window_ms, limits.rebalances, is_both=False)
+    return _gathered(REBALANCE_STORM, peaks, _OF_GROUP, worst)
 
 
 def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator[Row]:
-    """Yield clients that often left and joined; the smaller of both numbers counts."""
+    """Return clients that often left and joined; the smaller of both numbers counts."""
     events = []
     for row in rebalances:
         at_ms = _moment(row)
@@ -159,33 +167,27 @@ def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
             place = (row["log_partition"], row["group_id"])
             events += [((*place, client), at_ms, 1) for client in row["joined_clients"] or ()]
             events += [((*place, client), at_ms, 0) for client in row["left_clients"] or ()]
-    window_ms = limits.rebalance_window_ms
-    for (_, _, client), row in _worst(_peaks(events, window_ms, limits.comebacks, is_both=True)).items():
+
+    def worst(some: list[Row]) -> tuple[int, str]:
+        value, client = max(row["value"] for row in some), some[0]["client_id"]
         told = "null" if client is None else client
-        worst = f"{told} left and joined {row['value']:,} times within {format_limit(window_ms)}"
-        yield row | {"kind": FLAPPING_MEMBER, "client_id": client, "evidence": worst}
+        return value, f"{told} left and joined {value:,} times within {format_limit(limits.rebalance_window_ms)}"
 
-
-def _gathered(rows: Iterable[Row], names: Sequence[str]) -> Iterator[tuple[Row, list[Row]]]:
-    for values, some in grouped(rows, itemgetter(*names)).items():
-        yield dict(zip(names, values, strict=True)), some
+    peaks = _peaks(events, _OF_CLIENT, limits.rebalance_window_ms, limits.comebacks, is_both=True)
+    return _gathered(FLAPPING_MEMBER, peaks, _OF_CLIENT, worst)
 
 
 def _duplicate_owners(duplicates: Iterable[Row]) -> Iterator[Row]:
-    for common, some in _gathered(duplicates, ("log_partition", "group_id", "topic", "topic_partition")):
+    def worst(some: list[Row]) -> tuple[int, str]:
         first = min(some, key=lambda row: row["log_offset"])
-        yield common | {
-            "kind": DUPLICATE_OWNER,
-            "first_ms": min(row["log_timestamp_ms"] for row in some),
-            "last_ms": max(row["log_timestamp_ms"] for row in some),
-            "count": len(some),
-            "value": max(len(row["member_ids"]) for row in some),
-            "evidence": f"in generation {first['generation']} by {', '.join(first['member_ids'])}",
-        }
+        owners = f"in generation {first['generation']} by {', '.join(first['member_ids'])}"
+        return max(len(row["member_ids"]) for row in some), owners
+
+    return _gathered(DUPLICATE_OWNER, duplicates, _OF_PARTITION, worst, "log_timestamp_ms", "log_timestamp_ms")
 
 
 def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Thresholds) -> Iterator[Row]:
-    """Yield clients with slow revocations, except those fenced for it."""
+    """Return clients with slow revocations, except those fenced for it."""
     slow = []
     for row in revocations:
         until_ms = now_ms if row["ended_ms"] is None else row["ended_ms"]
@@ -193,24 +195,21 @@ def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Th
             took_ms = until_ms - row["asked_ms"]
             if took_ms >= limits.revocation_ms:
                 slow.append(row | {"until_ms": until_ms, "value": took_ms})
-    for common, some in _gathered(slow, ("log_partition", "group_id", "client_id")):
+
+    def worst(some: list[Row]) -> tuple[int, str]:
         value, partitions = max((row["value"], row["partition_count"]) for row in some)
-        yield common | {
-            "kind": SLOW_REVOCATION,
-            "first_ms": min(row["asked_ms"] for row in some),
-            "last_ms": max(row["until_ms"] for row in some),
-            "count": len(some),
-            "value": value,
-            "evidence": f"{common['client_id']} took {value // 1_000:,} s to give up {partitions:,} partitions",
-        }
+        return value, f"{some[0]['client_id']} took {value // 1_000:,} s to give up {partitions:,} partitions"
+
+    return _gathered(SLOW_REVOCATION, slow, _OF_CLIENT, worst, "asked_ms", "until_ms")
 
 
 def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
     fenced = (row for row in memberships if row["end"] == REBALANCE_TIMEOUT)
-    for common, some in _gathered(fenced, ("log_partition", "group_id", "client_id")):
-        last_ms, evidence = max((row["ended_ms"], row["evidence"]) for row in some)
-        times = {"first_ms": min(row["ended_ms"] for row in some), "last_ms": last_ms, "count": len(some)}
-        yield common | {"kind": FENCED_MEMBER, **times, "evidence": evidence}
+
+    def worst(some: list[Row]) -> tuple[None, str]:
+        return None, max((row["ended_ms"], row["evidence"]) for row in some)[1]
+
+    return _gathered(FENCED_MEMBER, fenced, _OF_CLIENT, worst, "ended_ms", "ended_ms")
 
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -309,25 +308,24 @@ def _never_committed(
     committed: Collection[Place], holders: Mapping[Place, Row], ends: Ends, now_ms: int, limits: Thresholds
 ) -> Iterator[Row]:
     for place, holder in holders.items():
-        since_ms, (group_id, topic, partition) = holder["since_ms"], place
+        since_ms, (_, topic, partition) = holder["since_ms"], place
         if place in committed or topic is None or holder["is_shared"] or since_ms is None:
             continue
         silent_ms, records = now_ms - since_ms, ends.records(topic, partition)
         if records and silent_ms >= limits.stopped_ms:
             had = f"{holder['client_id']} has had it for {silent_ms // 1_000:,} s"
-            yield {
-                "group_id": group_id,
+            evidence = f"{had}, with {records:,} records, and no commit ever"
+            of = (holder["log_partition"], *place)
+            yield dict(zip(_OF_PARTITION, of, strict=True)) | {
                 "kind": NEVER_COMMITTED,
-                "topic": topic,
-                "topic_partition": partition,
                 "client_id": holder["client_id"],
-                "first_ms": since_ms,
-                "last_ms": now_ms,
-                "count": 1,
-                "value": silent_ms,
-                "evidence": f"{had}, with {records:,} records, and no commit ever",
-                "log_partition": holder["log_partition"],
+                **_lasting(since_ms, now_ms, 1, evidence),
             }
+
+
+def _lasting(since_ms: int, now_ms: int, count: int, evidence: str) -> Row:
+    value = now_ms - since_ms
+    return {"first_ms": since_ms, "last_ms": now_ms, "count": count, "value": value, "evidence": evidence}
 
 
 def _silence(
@@ -353,15 +351,9 @@ def _silence(
 
 
 def _rewind(rewinds: Row) -> Row:
-    return {
-        "kind": OFFSET_REWIND,
-        "status": REWIND,
-        "first_ms": rewinds["first_ms"],
-        "last_ms": rewinds["last_ms"],
-        "count": rewinds["count"],
-        "value": rewinds["by"],
-        "evidence": f"back by {rewinds['by']:,} to {rewinds['to']:,}",
-    }
+    evidence = f"back by {rewinds['by']:,} to {rewinds['to']:,}"
+    figures = {name: rewinds[name] for name in ("first_ms", "last_ms", "count")}
+    return {"kind": OFFSET_REWIND, "status": REWIND, **figures, "value": rewinds["by"], "evidence": evidence}
 
 
 MS_PER_S = 1_000
@@ -475,8 +467,7 @@ def _group_never_committed(
         evidence = (
             f"{sum(counts):,} partitions of {holders:,} members for {silent_ms // MS_PER_S:,} s, and no commit ever"
         )
-        times = {"first_ms": shares.since_ms, "last_ms": now_ms, "count": sum(counts), "value": silent_ms}
-        yield shares.of | {"kind": NEVER_COMMITTED, "evidence": evidence, **times}
+        yield shares.of | {"kind": NEVER_COMMITTED, **_lasting(shares.since_ms, now_ms, sum(counts), evidence)}
 
 
 def _uneven(shares: Shares, work: _Work, now_ms: int, limits: Thresholds) -> Iterator[Row]:
@@ -493,8 +484,7 @@ def _uneven(shares: Shares, work: _Work, now_ms: int, limits: Thresholds) -> Ite
         f"{without:,} of {len(amounts):,} members have had no {what} for {(now_ms - since_ms) // MS_PER_S:,} s, "
         f"{client} has {100 * most / sum(amounts):.0f} % of all"
     )
-    times = {"first_ms": since_ms, "last_ms": now_ms, "count": without, "value": now_ms - since_ms}
-    yield shares.of | {"kind": UNEVEN_SHARES, "evidence": evidence, **times}
+    yield shares.of | {"kind": UNEVEN_SHARES, **_lasting(since_ms, now_ms, without, evidence)}
 
 
 def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
@@ -509,8 +499,7 @@ def _idle(shares: Shares, now_ms: int, limits: Thresholds) -> Iterator[Row]:
             f"{idle:,} of {len(shares.members):,} members have had no partition for {idle_ms // MS_PER_S:,} s, "
             f"there are {partitions:,} for all"
         )
-        times = {"first_ms": shares.since_ms, "last_ms": now_ms, "count": idle, "value": idle_ms}
-        yield shares.of | {"kind": IDLE_MEMBERS, "evidence": evidence, **times}
+        yield shares.of | {"kind": IDLE_MEMBERS, **_lasting(shares.since_ms, now_ms, idle, evidence)}
 
 
 class _Work:
