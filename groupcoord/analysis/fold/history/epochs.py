@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from attrs import define, evolve, field
 
-from groupcoord.analysis.fold.history.causes import METADATA_CHANGE, REGEX_CHANGE, TOPIC_CHANGE, Note
+from groupcoord.analysis.fold.history.causes import (
+    CONVERSION,
+    EXPIRY_OR_LEAVE,
+    METADATA_CHANGE,
+    REGEX_CHANGE,
+    STATIC_REPLACE,
+    TOPIC_CHANGE,
+    Departure,
+    Note,
+)
+from groupcoord.analysis.fold.history.ownership import Ownership, Rows
 from groupcoord.analysis.fold.history.rows import (
     CONSUMER,
+    EPOCH,
+    LEFT_MEMBER_EPOCH,
+    MEMBERSHIP,
     NO_PARTITIONS,
     SHARE,
     STREAMS,
@@ -23,6 +37,7 @@ from groupcoord.records.schemas import RecordType
 from groupcoord.records.typed import TypedRecord
 from groupcoord.schema.engine import Values
 
+_OF_MEMBER = ("member_id", "member_epoch", "previous_member_epoch", "state", "partitions", "pending_partitions")
 EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigning", "Reconciling", "Stable"
 NO_TIMEOUT = -1
 
@@ -95,20 +110,48 @@ def types_of(record_type: RecordType) -> Kip848Types:
     return _KIND_OF[record_type]
 
 
+GROUP_EPOCH, TARGET_EPOCH, MEMBER_EPOCH = "group", "target", "member"
+JOINED, REPLACEMENT, UPGRADED = "join", "static replace", "upgrade"
+"""Starts of memberships; the last is the upgrade of a classic group."""
+
+_CLASSIC_PROTOCOL = "classic"
+
+
+@define
+class Membership:
+    """A membership."""
+
+    view: MemberView
+    log_offset: int
+    began: str | None = None
+    began_ms: int | None = None
+    replaced: str | None = None
+    first_epoch: int | None = None
+    last_epoch: int | None = None
+    away_ms: int | None = None
+    ended_ms: int | None = None
+
+
 @define
 class EpochGroup:
     """State of a group, and its view at the start of its epoch, with topics by id: their names may follow later in the
     log.
 
     Attributes:
+        rows: rows of epochs, memberships, moves and revocations, which the reader clears.
+        complete_from: compaction has removed nothing from this offset of the log partition on.
         last_view: the group at the start of its epoch; None before the first one.
+        target_ms: timestamp of the target assignment of the group's epoch; None before.
         newcomers: members that joined in this epoch.
         duplicates: partitions assigned to two members at a time; the reader clears it.
     """
 
     types: Kip848Types
-    epoch: int = 0
-    assignment_epoch: int = 0
+    rows: Rows
+    epoch: int = field(init=False)
+    assignment_epoch: int = field(init=False)
+    complete_from: int = 0
+    target_ms: int | None = None
     last_view: GroupView | None = None
     newcomers: dict[str, None] = field(factory=dict)
     duplicates: list[tuple[TopicPartition, list[str]]] = field(factory=list)
@@ -126,33 +169,65 @@ class EpochGroup:
     _topology_epochs: tuple[int | None, int] = (None, -1)
     _inherited: dict[str, MemberView] = field(factory=dict)
     _inherited_ms: int = -1
+    _inherited_epoch: int = -1
+    _lives: dict[str, Membership] = field(factory=dict)
+    _ended: dict[str, Membership] = field(factory=dict)
+    _ownership: Ownership = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.epoch = self.assignment_epoch = self.types.first_epoch
+        self._ownership = Ownership(self.rows, self.types.group_type == STREAMS, self._held)
+
+    @property
+    def _has_owners(self) -> bool:
+        return self.types.group_type != SHARE
 
     # ------------------------------------------------------------ input
 
     def inherit(self, view: GroupView, timestamp_ms: int) -> None:
         """Take over a classic group's members: records written at this moment are no sign of life."""
-        self._inherited, self._inherited_ms = view.members, timestamp_ms
+        self._inherited, self._inherited_ms, self._inherited_epoch = view.members, timestamp_ms, view.generation
 
     def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> tuple[str | None, str | None]:
         """Apply any record but the group's own; return the old and new id of a replaced static member."""
-        member_id = record.key.get("memberId", "")
-        types, values = self.types, record.value
-        if record.type is types.member:
-            return self._member(member_id, values, timestamp_ms)
-        if record.type is types.current:
+        member_id, values = record.key.get("memberId", ""), record.value
+        if record.type is self.types.member:
+            return self._member(member_id, values, log_offset, timestamp_ms)
+        if record.type is self.types.current:
             self._set_current(member_id, values, log_offset, timestamp_ms)
-        elif record.type is types.target:
-            if values is not None:
-                self._target[member_id] = partitions_of(values, "topicPartitions", "activeTasks")
-            elif member_id in self._target:
-                self._keep(member_id)
-                del self._target[member_id]
-        elif record.type is types.target_epoch:
+        elif record.type is self.types.target:
+            self._set_target(member_id, values)
+        elif record.type is self.types.target_epoch:
             self.assignment_epoch = -1 if values is None else values["assignmentEpoch"]
             self._find_unconverged()
+            if values is not None:
+                self._decide(log_offset, timestamp_ms)
         else:
             self._other(record, timestamp_ms)
         return None, None
+
+    def settle(self, departures: Mapping[str, Departure], below: int) -> None:
+        """Add the rows of memberships with a known end, and of those that ended before offset ``below``."""
+        for member_id, life in list(self._ended.items()):
+            if member_id in departures or life.log_offset < below:
+                del self._ended[member_id]
+                self._end(life, departures.get(member_id))
+
+    def convert(self, members: Container[str]) -> None:
+        """End the memberships of members that stay in the group after its conversion to a classic one."""
+        told = "the group became a classic one, in which it goes on"
+        going_on = [member_id for member_id in self._ended if member_id in members]
+        self.settle(dict.fromkeys(going_on, Departure(CONVERSION, 1.0, told)), below=0)
+
+    def close(self) -> None:
+        """End the moves and revocations of a deleted group."""
+        self._ownership.end()
+
+    def end(self) -> None:
+        """End the log."""
+        for life in (*self._ended.values(), *self._lives.values()):
+            self._end(life, None)
+        self._ownership.end()
 
     def changes(self, value: Values, timestamp_ms: int) -> tuple[Note, ...]:
         """Return reasons for the epoch that the group's new record begins, beyond members and subscriptions."""
@@ -174,19 +249,28 @@ class EpochGroup:
         self.last_view = evolve(
             self._bare_view(members), at_ms=timestamp_ms, log_offset=log_offset, log_timestamp_ms=timestamp_ms
         )
+        self.target_ms = None
+        self._epoch_row(GROUP_EPOCH, log_offset, timestamp_ms)
+        self._ownership.begin_epoch(is_empty=not self._members)
         return self.last_view
 
     def _bare_view(self, members: dict[str, MemberView]) -> GroupView:
         kind = self.types.group_type
         return GroupView(kind, self.epoch, kind.lower(), members=members)
 
-    def _member(self, member_id: str, values: Values | None, timestamp_ms: int) -> tuple[str | None, str | None]:
+    def _member(
+        self, member_id: str, values: Values | None, log_offset: int, timestamp_ms: int
+    ) -> tuple[str | None, str | None]:
         if values is None:
             self._keep(member_id)
-            self._own(member_id, NO_PARTITIONS, NO_PARTITIONS)
+            self._own(member_id, NO_PARTITIONS, NO_PARTITIONS, timestamp_ms)
             self._members.pop(member_id, None)
             self._unconverged.pop(member_id, None)
             self._states.pop(member_id, None)
+            gone = self._lives.pop(member_id, None)
+            if gone is not None:
+                gone.ended_ms, gone.log_offset = timestamp_ms, log_offset
+                self._ended[member_id] = gone
             return None, None
         known = self._members.get(member_id)
         classic = values.get("classicMemberMetadata") or {}
@@ -206,13 +290,36 @@ class EpochGroup:
         )
         self._members[member_id] = member
         self._find_unconverged_member(member_id)
+        self._life(member, log_offset, timestamp_ms)
         replaced = self._replaced_by(member) if known is None else None
-        return (replaced, member_id) if replaced is not None else (None, None)
+        if replaced is None:
+            return None, None
+        self._replace(replaced, member_id)
+        return replaced, member_id
+
+    def _life(self, member: MemberView, log_offset: int, timestamp_ms: int) -> Membership:
+        life = self._lives.get(member.member_id)
+        if life is None:
+            life = self._lives[member.member_id] = Membership(member, log_offset)
+            if log_offset >= self.complete_from:
+                is_upgraded = self._is_inherited(member.member_id, timestamp_ms)
+                life.began, life.began_ms = UPGRADED if is_upgraded else JOINED, timestamp_ms
+        life.view = member
+        return life
+
+    def _replace(self, old_id: str, new_id: str) -> None:
+        self._ownership.replace(old_id, new_id)
+        new = self._lives[new_id]
+        new.began, new.replaced = REPLACEMENT, old_id
+        old = self._ended.pop(old_id, None)
+        if old is not None:
+            self._end(old, Departure(STATIC_REPLACE, 1.0, f"{old.view.identity} came back as {new_id}"))
 
     def _alive_ms(self, member_id: str, timestamp_ms: int) -> int:
-        if timestamp_ms == self._inherited_ms and member_id in self._inherited:
-            return self._inherited[member_id].alive_ms
-        return timestamp_ms
+        return self._inherited[member_id].alive_ms if self._is_inherited(member_id, timestamp_ms) else timestamp_ms
+
+    def _is_inherited(self, member_id: str, timestamp_ms: int) -> bool:
+        return timestamp_ms == self._inherited_ms and member_id in self._inherited
 
     def _replaced_by(self, member: MemberView) -> str | None:
         """Return the id that a static member had in this epoch until now."""
@@ -226,7 +333,9 @@ class EpochGroup:
     def _set_current(self, member_id: str, values: Values | None, log_offset: int, timestamp_ms: int) -> None:
         if values is None:
             self._keep(member_id)
-            self._own(member_id, NO_PARTITIONS, NO_PARTITIONS)
+            self._epoch_row(MEMBER_EPOCH, log_offset, timestamp_ms, member_id=member_id)
+            self._own(member_id, NO_PARTITIONS, NO_PARTITIONS, timestamp_ms)
+            self._ownership.loses_all(member_id, timestamp_ms)
             return
         member = self._members.get(member_id)
         if member is None:  # compaction may remove a member's own record first
@@ -242,10 +351,49 @@ class EpochGroup:
         member.standby, member.warmup = (partitions_of(values, "", name) for name in ("standbyTasks", "warmupTasks"))
         member.revoking_ms = timestamp_ms if values["state"] == self.types.unrevoked else None
         self._states[member_id] = values["state"]
-        self._own(member_id, assigned, pending)
+        life = self._life(member, log_offset, timestamp_ms)
+        if member.epoch == LEFT_MEMBER_EPOCH:
+            life.away_ms = timestamp_ms
+        else:
+            life.away_ms, life.last_epoch, life.first_epoch = None, member.epoch, life.first_epoch or member.epoch
+        self._epoch_row(
+            MEMBER_EPOCH,
+            log_offset,
+            timestamp_ms,
+            member_id=member_id,
+            member_epoch=member.epoch,
+            previous_member_epoch=values["previousMemberEpoch"],
+            state=dict(self.types.states).get(values["state"], "Unknown"),
+            partitions=len(assigned),
+            pending_partitions=len(pending),
+        )
+        self._own(member_id, assigned, pending, timestamp_ms)
+        if self._has_owners:
+            self._ownership.has(evolve(member), log_offset, timestamp_ms)
         self._find_unconverged_member(member_id)
 
-    def _own(self, member_id: str, assigned: TopicPartitions, pending: TopicPartitions) -> None:
+    def _set_target(self, member_id: str, values: Values | None) -> None:
+        had, has = self._target.get(member_id, NO_PARTITIONS), NO_PARTITIONS
+        if values is not None:
+            has = self._target[member_id] = partitions_of(values, "topicPartitions", "activeTasks")
+        elif member_id in self._target:
+            self._keep(member_id)
+            del self._target[member_id]
+        if self._has_owners:
+            self._ownership.plan(member_id, had, has)
+
+    def _decide(self, log_offset: int, timestamp_ms: int) -> None:
+        """Trace what a target assignment moves."""
+        epoch, members = self.assignment_epoch, self.view().members
+        self._epoch_row(TARGET_EPOCH, log_offset, timestamp_ms)
+        if not self._has_owners or log_offset < self.complete_from or epoch == self._inherited_epoch:
+            self._ownership.adopt(members)
+        else:
+            self._ownership.decide(epoch, self.assignor(), members, timestamp_ms, log_offset)
+        if epoch == self.epoch:
+            self.target_ms = timestamp_ms
+
+    def _own(self, member_id: str, assigned: TopicPartitions, pending: TopicPartitions, timestamp_ms: int) -> None:
         """Update the owners of partitions, and note those with two (except in share groups)."""
         had, has = self._held.pop(member_id, NO_PARTITIONS), assigned | pending
         for partition in had - has:
@@ -255,8 +403,9 @@ class EpochGroup:
             self._held[member_id] = has
             for partition in sorted(has - had):
                 owner = self._owners.setdefault(partition, member_id)
-                if owner != member_id and self.types.group_type != SHARE:
+                if owner != member_id and self._has_owners:
                     self.duplicates.append((partition, [owner, member_id]))
+        self._ownership.release(sorted(had - has), timestamp_ms)
 
     def _keep(self, member_id: str) -> None:
         """Keep the assignment and the last sign of life of a removed member until the next epoch."""
@@ -325,9 +474,6 @@ class EpochGroup:
                 topics |= set(resolved["topics"])
         return sorted(topics)
 
-    def member(self, member_id: str) -> MemberView:
-        return evolve(self._members[member_id])
-
     def assignor(self) -> str | None:
         """Return the assignor that most members selected; None for the brokers' default."""
         votes = Counter(member.assignor for member in self._members.values())
@@ -369,6 +515,38 @@ class EpochGroup:
             self._unconverged.pop(member_id, None)
         else:
             self._unconverged[member_id] = None
+
+    # ------------------------------------------------------------ rows
+
+    def _epoch_row(self, whose: str, log_offset: int, timestamp_ms: int, **of_member: Any) -> None:
+        told = {"whose": whose, "group_epoch": self.epoch, "target_epoch": self.assignment_epoch}
+        place = {"log_offset": log_offset, "log_timestamp_ms": timestamp_ms}
+        self.rows.append((EPOCH, told | dict.fromkeys(_OF_MEMBER) | of_member | place))
+
+    def _end(self, life: Membership, departure: Departure | None) -> None:
+        """Add the row of a membership; without a departure it is active, or its end is unknown."""
+        view, end = life.view, None if departure is None else departure.end
+        if departure is None and life.ended_ms is not None:
+            end = EXPIRY_OR_LEAVE
+        row = {
+            "member_id": view.member_id,
+            "instance_id": view.instance_id,
+            "client_id": view.client_id,
+            "client_host": view.client_host,
+            "protocol": self.types.group_type.lower() if view.session_timeout_ms is None else _CLASSIC_PROTOCOL,
+            "began": life.began,
+            "began_ms": life.began_ms,
+            "replaced_member": life.replaced,
+            "first_epoch": life.first_epoch,
+            "last_epoch": life.last_epoch,
+            "away_ms": life.away_ms,
+            "end": end,
+            "ended_ms": life.ended_ms,
+            "confidence": None if departure is None else departure.confidence,
+            "evidence": None if departure is None else departure.evidence,
+            "log_offset": life.log_offset,
+        }
+        self.rows.append((MEMBERSHIP, row))
 
 
 def partitions_of(values: Values, name: str, tasks_name: str) -> TopicPartitions:

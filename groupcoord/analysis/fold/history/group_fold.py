@@ -17,8 +17,7 @@ from groupcoord.analysis.fold.history.causes import (
     Surroundings,
     explain,
 )
-from groupcoord.analysis.fold.history.epochs import MODERN_TYPES, EpochGroup, Kip848Types, types_of
-from groupcoord.analysis.fold.history.ownership import GroupTrace
+from groupcoord.analysis.fold.history.epochs import MODERN_TYPES, EpochGroup, types_of
 from groupcoord.analysis.fold.history.rows import (
     CLASSIC,
     CONSUMER,
@@ -105,7 +104,8 @@ class GroupFold:
     _leader_epoch: int | None = None
     _moved: bool = False
     _is_first: bool = True
-    _trace: GroupTrace | None = None
+    # The last group with member epochs, perhaps deleted.
+    _traced: EpochGroup | None = None
     # The last removal: the group type, its offset and its timestamp.
     _removed: tuple[str, int, int] | None = None
     _conversion: str | None = None
@@ -208,8 +208,8 @@ class GroupFold:
         converted, self._converted, self._modern = self._converted, None, None
         self._exists = True
         self._note_conversion(CONSUMER, DOWNGRADE, view.log_offset, view.log_timestamp_ms)
-        if converted is not None and self._trace is not None:
-            self._trace.convert(view.members)
+        if converted is not None and self._traced is not None:
+            self._traced.convert(view.members)
         self._generation_row(view)
         self._member_rows(view)
         for partition, member_ids in view.duplicate_owners().items():
@@ -307,10 +307,12 @@ class GroupFold:
             if self._modern is not None:
                 # A group of another type existed: compaction has removed its tombstones.
                 self._close_epoch(self._modern, log_offset)
-            self._modern = EpochGroup(types, types.first_epoch, types.first_epoch)
-            if self._converted is not None:
-                self._modern.inherit(self._converted, timestamp_ms)
-            self._begin_trace(types, log_offset, timestamp_ms)
+            self._end_trace()
+            self._modern = self._traced = EpochGroup(types, self._rows)
+            if types.group_type == CONSUMER:
+                self._note_conversion(CLASSIC, UPGRADE, log_offset, timestamp_ms)
+                if self._converted is not None:
+                    self._modern.inherit(self._converted, timestamp_ms)
             self._exists, self._view = True, None
         modern = self._modern
         if record.type is types.group:
@@ -319,13 +321,9 @@ class GroupFold:
         if record.type is RecordType.SHARE_GROUP_STATE_PARTITION_METADATA and record.value is not None:
             for info in record.value["initializedTopics"]:
                 self.name_topic(info["topicId"], info["topicName"])
+        modern.complete_from = self.options.complete_from
         old_id, new_id = modern.apply(log_offset, timestamp_ms, record)
-        if self._trace is not None:
-            self._trace.complete_from = self.options.complete_from
-            self._trace.apply(log_offset, timestamp_ms, record, modern)
         if old_id is not None and new_id is not None:
-            if self._trace is not None:
-                self._trace.replace(old_id, new_id)
             self._modern_replaced(modern, old_id, new_id, log_offset, timestamp_ms)
         for (topic, number), member_ids in modern.duplicates:
             partition = self._topics.get(topic, topic), number
@@ -334,18 +332,10 @@ class GroupFold:
         if self._open is not None and self._open.ended_ms is None and modern.is_converged():
             self._open.ended_ms = timestamp_ms
 
-    def _begin_trace(self, types: Kip848Types, log_offset: int, timestamp_ms: int) -> None:
-        self._end_trace()
-        self._trace = GroupTrace(types, self._rows)
-        if types.group_type == CONSUMER:
-            self._note_conversion(CLASSIC, UPGRADE, log_offset, timestamp_ms)
-            if (was := self._converted) is not None:
-                self._trace = GroupTrace(types, self._rows, frozenset(was.members), was.generation)
-
     def _end_trace(self) -> None:
-        if self._trace is not None:
-            self._trace.end()
-        self._trace = None
+        if self._traced is not None:
+            self._traced.end()
+        self._traced = None
 
     def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
         if value is None:
@@ -354,16 +344,13 @@ class GroupFold:
             self._converted = last if last is not None and last.members else None
             self._modern, self._view, self._exists, self._is_first = None, None, False, False
             self._removed = modern.types.group_type, log_offset, timestamp_ms
-            if self._trace is not None:
-                self._trace.close()
+            modern.close()
             return
         before, notes = modern.closing_view(), modern.changes(value, timestamp_ms)
         self._complete_open(log_offset)
         if before is not None:
             self._member_rows(before)
         view = modern.begin_epoch(log_offset, timestamp_ms, value)
-        if self._trace is not None:
-            self._trace.begin_epoch(log_offset, timestamp_ms, modern)
         converted, self._converted = self._converted, None
         commits, self._commits = self._commits, {}
         if converted is not None and converted.generation == view.generation:
@@ -430,8 +417,8 @@ class GroupFold:
         if opened.ended_ms is None:
             explanation.evidence.append("not every member came to this epoch")
         row = self._row(before, after, explanation)
-        target_ms = None if self._trace is None else self._trace.target_ms
-        row |= {"started_ms": opened.began.log_timestamp_ms, "target_ms": target_ms, "ended_ms": opened.ended_ms}
+        started_ms, target_ms = opened.began.log_timestamp_ms, self._modern.target_ms
+        row |= {"started_ms": started_ms, "target_ms": target_ms, "ended_ms": opened.ended_ms}
         if opened.before is None or opened.before.generation == 0:
             row |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
         self._rows.append((REBALANCE, row))
@@ -453,8 +440,8 @@ class GroupFold:
         self._rows.append((REBALANCE, row | {"started_ms": after.at_ms, "ended_ms": _ended_ms(after)}))
 
     def _row(self, before: GroupView | None, after: GroupView, explanation: Explanation) -> Row:
-        if self._trace is not None:
-            self._trace.settle(explanation.departures, after.log_offset)
+        if self._traced is not None:
+            self._traced.settle(explanation.departures, after.log_offset)
         conversion, self._conversion = self._conversion, None
         return {
             "type": after.group_type,
