@@ -122,10 +122,9 @@ class ALONE:
 
 
 class Custom(NamedTuple):
-    """A type with its own codec: functions that return the reader or the writer for ``(version, flexible)``."""
+    """A type with its own codec: a function that returns its reader or its writer for ``(version, flexible)``."""
 
-    reader: Callable[[int, bool], Reader[Any]]
-    writer: Callable[[int, bool], Writer]
+    codec: Callable[[int, bool], Callable[..., Any]]
 
 
 FieldType = Scalar | Text | Array | Structure | Custom
@@ -316,12 +315,15 @@ def read_whole(read: Reader[Any], data: bytes, position: int) -> Any:
 
 
 @cache
-def reader_of(fields: Structure, version: int, flexible: bool, form: Form = TOOLS) -> Reader[Any]:
+def reader_of(
+    fields: Structure, version: int, flexible: bool, form: Form = TOOLS, *, has_end: bool = True
+) -> Reader[Any]:
     """Return the reader of one version of a structure: ``(data, position)`` to ``(value, position)``.
 
     It raises ``MalformedError``, ``IndexError``, ``struct.error`` or ``UnicodeDecodeError`` if the bytes do not fit.
+    ``has_end``: whether tagged fields follow.
     """
-    return reader_source(fields, version, flexible, form).compile()
+    return reader_source(fields, version, flexible, form, has_end=has_end).compile()
 
 
 def reader_source(
@@ -331,6 +333,8 @@ def reader_source(
     form: Form,
     parameters: str = "data, position",
     given: Mapping[str, str] | None = None,
+    *,
+    has_end: bool = True,
 ) -> Source:
     """Return the source of a reader.
 
@@ -339,7 +343,7 @@ def reader_source(
         given: expressions of attributes that are no fields; with them the reader returns no position.
     """
     source = Source("read", parameters)
-    value, offset = _structure_source(source, "", fields, version, flexible, form, given or {})
+    value, offset = _structure_source(source, "", fields, version, flexible, form, given or {}, has_end=has_end)
     source.add(f"return {value}" if given is not None else f"return {value}, {_place(offset)}")
     return source
 
@@ -349,7 +353,15 @@ def _place(offset: int) -> str:
 
 
 def _structure_source(
-    source: Source, prefix: str, fields: Structure, version: int, flexible: bool, form: Form, given: Mapping[str, str]
+    source: Source,
+    prefix: str,
+    fields: Structure,
+    version: int,
+    flexible: bool,
+    form: Form,
+    given: Mapping[str, str],
+    *,
+    has_end: bool = True,
 ) -> tuple[str, int]:
     """Add the reading of a structure; return the expression of its value, and how far behind ``position`` it ends.
 
@@ -375,7 +387,7 @@ def _structure_source(
     if form.is_dict:
         items = ", ".join([f"{name!r}: v{prefix}{number}" for number, _, name in plain])
         source.add(f"values{prefix} = {{{items}}}")
-    if flexible:
+    if flexible and has_end:
         kept = [present for present in tagged if present.attribute or not fields.by_name]
         _read_tagged_source(source, prefix, tagged, kept, _place(offset), version, form)
         source.add(f"    position += {offset + 1}")
@@ -454,7 +466,7 @@ def _make_source(
     if not issubclass(made, tuple):
         for attribute in attributes_of(made):
             if attribute.init and attribute.default is NOTHING:
-                arguments.setdefault(attribute.name, "None")
+                arguments.setdefault(attribute.alias, "None")
         listed = ", ".join([f"{name}={value}" for name, value in arguments.items()])
         return f"{source.use(f'make{prefix}', made)}({listed})"
     # The constructor of a named tuple takes twice as long.
@@ -503,7 +515,7 @@ def _read_tagged_fields(
 def _field_reader(field: Field, version: int, flexible: bool, form: Form) -> Reader[Any]:
     kind, dialect = field.type, form.dialect(flexible)
     if isinstance(kind, Custom):
-        return kind.reader(version, flexible)
+        return kind.codec(version, flexible)
     if isinstance(kind, Scalar):
         return _scalar_reader(kind)
     if isinstance(kind, Structure):
@@ -680,7 +692,7 @@ def _write_tagged_fields(contents: list[tuple[int, bytes]]) -> bytes:
 def _field_writer(field: Field, version: int, flexible: bool, form: Form) -> Writer:
     kind, dialect = field.type, form.dialect(flexible)
     if isinstance(kind, Custom):
-        return kind.writer(version, flexible)
+        return kind.codec(version, flexible)
     if isinstance(kind, Scalar):
         return Struct(">" + kind.code).pack
     if isinstance(kind, Structure):

@@ -121,11 +121,15 @@ def _texts(encoded: tuple[bytes, ...]) -> Sequence[str]:
 
 
 class OffsetsWriter:
-    """Encodes the partitions of a topic in an OffsetFetch response, with the arguments of :func:`offsets_reader`."""
+    """Encodes the partitions of a topic in an OffsetFetch response and their number.
+
+    Its arguments are those of :func:`offsets_reader`.
+    """
 
     def __init__(self, *, has_leader_epoch: bool, is_flexible: bool) -> None:
         self._numbers = "iqi" if has_leader_epoch else "iq"
         self._has_leader_epoch = has_leader_epoch
+        self._write_count = (primitives.FLEXIBLE if is_flexible else primitives.PLAIN).write_length
         self._write_length = write_compact_string_length if is_flexible else write_string_length
         self._nothing = self._write_length(0)
         self._error, self._no_error = ("hx", "3x") if is_flexible else ("h", "2x")
@@ -136,8 +140,8 @@ class OffsetsWriter:
         columns, error_codes = fetched.columns, fetched.error_codes
         count = len(columns[0])
         if count <= COLUMNS_MAX:
-            return self._write(columns, error_codes)
-        written = []
+            return self._write_count(count) + self._write(columns, error_codes)
+        written = [self._write_count(count)]
         for start in range(0, count, COLUMNS_MAX):
             part = slice(start, start + COLUMNS_MAX)
             errors = None if error_codes is None else error_codes[part]

@@ -1,4 +1,4 @@
-"""Codecs of OffsetCommit and TxnOffsetCommit, written by hand for speed (:mod:`.offset_columns`).
+"""Codecs of OffsetCommit and TxnOffsetCommit, with offsets in columns for speed (:mod:`.offset_columns`).
 
 OffsetCommit: key 8, versions 2-10, flexible from 8. 2-4: the client may send a retention time. 3: throttle time in the
 response. 6: leader epochs (KIP-320). 7: instance id (KIP-345). 9: member epoch in place of the generation (KIP-848).
@@ -9,47 +9,51 @@ group is added to the transaction if necessary (KIP-890). 6: topics by id (KIP-1
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages import (
-    UNKNOWN_GENERATION_ID,
-    UNKNOWN_MEMBER_ID,
-    OffsetCommit,
-    TopicToCommit,
-    TxnOffsetCommit,
-)
+from groupcoord.core.messages import OffsetCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
-from groupcoord.schema.primitives import (
-    INT16,
-    INT32_FROM,
-    INT64,
-    read_array_length,
-    read_compact_array_length,
-    read_compact_nullable_string,
-    read_compact_string,
-    read_nullable_string,
-    read_string,
-    read_uuid,
-    skip_tagged_fields,
-)
+from groupcoord.schema.engine import PROTOCOL, TYPES, Custom, parse_structures, reader_of
+from groupcoord.schema.primitives import FLEXIBLE, PLAIN, skip_tagged_fields
 from groupcoord.wire.api import Api, Decoder, Encoder, RequestHeader, VersionRange
+from groupcoord.wire.by_schema import request_decoder
 from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader
+
+
+def _offsets_since(first: int) -> Custom:
+    """Return the type of a topic's offsets; ``first``: the first version with leader epochs."""
+    return Custom(lambda version, flexible: offsets_reader(has_leader_epoch=version >= first, is_flexible=flexible))
+
+
+_STRUCTURES = parse_structures(
+    """
+    Head: group_id string, generation_id int32, member_id string, group_instance_id string? 7+,
+        retention_time_ms int64 2-4 = -1
+    TopicName: name string 2-9, topic_id uuid 10+ = 0
+    CommitTopic: name string 2-9, topic_id uuid 10+ = 0, partitions offsets
+    Topics: topics CommitTopic[]
+
+    TxnTopic: name string 0-5, topic_id uuid 6+ = 0, partitions txn_offsets
+    TxnOffsetCommit: transactional_id string, group_id string, producer_id int64, producer_epoch int16,
+        generation_id int32 3+, member_id string 3+, group_instance_id string? 3+, topics TxnTopic[]
+    """,
+    made={
+        "CommitTopic": TopicToCommit,
+        "TxnTopic": TopicToCommit,
+        "TxnOffsetCommit": TxnOffsetCommit,
+    },
+    types={
+        **TYPES,
+        "offsets": _offsets_since(6),
+        "txn_offsets": _offsets_since(2),
+    },
+    by_name=True,
+)
 
 _HEADS_MAX, _HEAD_BYTES_MAX = 8_192, 256
 
-
-class _Head(NamedTuple):
-    """Fields of a commit of one topic before its offsets."""
-
-    group_id: str | None
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-    retention_time_ms: int
-    name: str | None
-    topic_id: UUID
+_Head = tuple[str | None, int, str, str | None, int, str | None, UUID]
+"""Fields of a commit of one topic before its offsets."""
 
 
 class _Heads:
@@ -77,11 +81,12 @@ class _Heads:
 
 
 def _decoder(version: int) -> Decoder:
-    is_flexible, uses_topic_ids = version >= 8, version >= 10
-    has_instance_id, has_retention_time, supports_epochs = version >= 7, version <= 4, version >= 9
-    read_text = read_compact_string if is_flexible else read_string
-    read_nullable_text = read_compact_nullable_string if is_flexible else read_nullable_string
-    read_count = read_compact_array_length if is_flexible else read_array_length
+    is_flexible, supports_epochs = version >= 8, version >= 9
+    read_head, read_name, read_topics = (
+        reader_of(_STRUCTURES[name], version, is_flexible, PROTOCOL, has_end=has_end)
+        for name, has_end in (("Head", False), ("TopicName", False), ("Topics", True))
+    )
+    read_count = (FLEXIBLE if is_flexible else PLAIN).read_array_length
     read_offsets = offsets_reader(has_leader_epoch=version >= 6, is_flexible=is_flexible)
     heads = _Heads()
     end_of, find_head = heads.end_of, heads.find
@@ -90,7 +95,15 @@ def _decoder(version: int) -> Decoder:
         end = end_of(len(frame), 0)
         head = find_head(frame[position:end])
         if head is None:
-            return decode_anew(frame, position)
+            fields, end = read_head(frame, position)
+            topic_count, name_position = read_count(frame, end)
+            if topic_count != 1:
+                group_id, *others = fields
+                (topics,), _ = read_topics(frame, end)
+                return OffsetCommit(*(group_id, topics, *others, supports_epochs))
+            names, end = read_name(frame, name_position)
+            head = (*fields, *names)
+            heads.remember(frame, position, end, head)
         group_id, generation_id, member_id, group_instance_id, retention_time_ms, name, topic_id = head
         offsets, position = read_offsets(frame, end)
         if is_flexible:
@@ -98,38 +111,6 @@ def _decoder(version: int) -> Decoder:
         topics = (TopicToCommit(name, offsets, topic_id),)
         return OffsetCommit(
             group_id, topics, generation_id, member_id, group_instance_id, retention_time_ms, supports_epochs
-        )
-
-    def decode_anew(frame: bytes, position: int) -> OffsetCommit:
-        start = position
-        group_id, position = read_text(frame, position)
-        (generation_id,) = INT32_FROM(frame, position)
-        member_id, position = read_text(frame, position + 4)
-        group_instance_id, retention_time_ms = None, -1
-        if has_instance_id:
-            group_instance_id, position = read_nullable_text(frame, position)
-        elif has_retention_time:
-            (retention_time_ms,) = INT64.unpack_from(frame, position)
-            position += 8
-        count, position = read_count(frame, position)
-        topics = []
-        for _ in range(count):
-            name, topic_id = None, ZERO_UUID
-            if uses_topic_ids:
-                topic_id, position = read_uuid(frame, position)
-            else:
-                name, position = read_text(frame, position)
-            if count == 1:
-                known = (group_id, generation_id, member_id, group_instance_id, retention_time_ms, name, topic_id)
-                heads.remember(frame, start, position, _Head(*known))
-            offsets, position = read_offsets(frame, position)
-            topics.append(TopicToCommit(name, offsets, topic_id))
-            if is_flexible:
-                position = skip_tagged_fields(frame, position)
-        if is_flexible:
-            skip_tagged_fields(frame, position)
-        return OffsetCommit(
-            group_id, tuple(topics), generation_id, member_id, group_instance_id, retention_time_ms, supports_epochs
         )
 
     return decode
@@ -164,50 +145,8 @@ def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
 
 
 def _txn_decoder(version: int) -> Decoder:
-    is_flexible, uses_topic_ids = version >= 3, version >= 6
-    read_text = read_compact_string if is_flexible else read_string
-    read_count = read_compact_array_length if is_flexible else read_array_length
-    read_offsets = offsets_reader(has_leader_epoch=version >= 2, is_flexible=is_flexible)
-
-    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> TxnOffsetCommit:
-        transactional_id, position = read_text(frame, position)
-        group_id, position = read_text(frame, position)
-        (producer_id,) = INT64.unpack_from(frame, position)
-        (producer_epoch,) = INT16.unpack_from(frame, position + 8)
-        position += 10
-        generation_id, member_id, group_instance_id = UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID, None
-        if is_flexible:
-            (generation_id,) = INT32_FROM(frame, position)
-            member_id, position = read_compact_string(frame, position + 4)
-            group_instance_id, position = read_compact_nullable_string(frame, position)
-        count, position = read_count(frame, position)
-        topics = []
-        for _ in range(count):
-            name, topic_id = None, ZERO_UUID
-            if uses_topic_ids:
-                topic_id, position = read_uuid(frame, position)
-            else:
-                name, position = read_text(frame, position)
-            offsets, position = read_offsets(frame, position)
-            topics.append(TopicToCommit(name, offsets, topic_id))
-            if is_flexible:
-                position = skip_tagged_fields(frame, position)
-        if is_flexible:
-            skip_tagged_fields(frame, position)
-        return TxnOffsetCommit(
-            group_id=group_id,
-            topics=tuple(topics),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional_id=transactional_id,
-            generation_id=generation_id,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            adds_group=version >= 5,
-            supports_member_epoch=version >= 6,
-        )
-
-    return decode
+    since = {"adds_group": 5, "supports_member_epoch": 6}
+    return request_decoder(_STRUCTURES["TxnOffsetCommit"], version, version >= 3, since)
 
 
 def _txn_encoder(version: int) -> Encoder:
