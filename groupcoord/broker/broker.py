@@ -165,7 +165,7 @@ class Broker(Dispatcher):
         The pause before the next attempt doubles with each failure, up to a minute.
         """
         parts = self.parts
-        self.transactions.report_omitted()
+        self.transactions.reload_failed()
         parts.loading.retry()
         parts.share.reload_failed()
         parts.reload_shared()
@@ -250,7 +250,7 @@ def make_broker(
 
     Raises:
         LoadError: no log partition can be read. If some can, the others are logged.
-        TransactionLogError: the transaction log can't be read.
+        TransactionLogError: the directory of the transaction log can't be read.
     """
     # Not `or`: an empty registry has length 0, and is false.
     topics = TopicRegistry() if topics is None else topics

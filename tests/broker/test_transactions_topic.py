@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.broker.broker import make_broker
@@ -20,7 +21,7 @@ from groupcoord.broker.transactions.log import (
     NoProducerIdError,
     ProducerIds,
     ProducerIdsFileError,
-    TransactionLogError,
+    TransactionState,
 )
 from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
@@ -43,6 +44,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.cluster_messages import DescribeLogDirs
+from groupcoord.wire.transaction_messages import InitProducerId, InitProducerIdResponse
 from tests.broker.data_world import SOLE, FakeConnection, fetch_of, part
 from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld
 from tests.tables import as_one_test
@@ -302,20 +304,89 @@ def test_transactions_of_a_broker_are_taken_over(tmp_path: Path) -> None:
     again.broker.close()
 
 
-@as_one_test
-@pytest.mark.parametrize("value", [b"", b"\x00\x01damaged", b"\x00\x00" + bytes(14) + b"\x09" + bytes(20)])
-def test_what_is_no_transaction(world: TransactionWorld, value: bytes) -> None:
-    """A record that can't be read keeps the broker from starting, with the partition that has it."""
-    world.open().start("other")
-    topic = world.topics.get(TRANSACTIONS_TOPIC)
+KEY = b"\x00\x00\x00\x06before"
+DAMAGES = {
+    "no key": (None, b"x"),
+    "an empty key": (b"", b"x"),
+    "half a version": (b"\x00", b"x"),
+    "half a key": (KEY[:-1], b"x"),
+    "an empty value": (KEY, b""),
+    "half a value": (KEY, b"\x00\x01damaged"),
+    "an unknown state": (KEY, b"\x00\x00" + bytes(14) + b"\x09" + bytes(20)),
+    "a wrong CRC": (17, 9),
+}
+"""A record, or the position of a byte in a batch and its new value."""
+UNREADABLE = {"an unknown format": (16, 9, 2), "a negative length": (8, 0xFF, 0)}
+NEWER = {"a key": (b"\x00\x07new", b"x"), "a value": (KEY, b"\x00\x63x"), "a negative version": (KEY, b"\xff\xffx")}
+
+
+def change_byte(directory: Path, at: int, new: int) -> None:
+    """Change a byte of the second batch."""
+    segment = directory / f"{TRANSACTIONS_TOPIC}-0" / f"{0:020}.log"
+    data = bytearray(segment.read_bytes())
+    data[next(iter_batches(bytes(data))).size_bytes + at] = new
+    segment.write_bytes(data)
+
+
+def open_damaged(directory: Path, at: int | bytes | None, new: Any) -> ProducerClient:
+    """Start a broker on a log with the id ``before``, a damaged record, and ``after``, which is prepared to abort."""
+    client = open_on(directory, transaction_state_log_num_partitions=1)
+    transactions, data = client.broker.transactions, client.broker.data
+    client.start("before")
+    topic = client.broker.topics.get(TRANSACTIONS_TOPIC)
     assert topic is not None
-    log = world.data.log(topic, PARTITION)
+    log = data.log(topic, 0)
     assert log is not None
-    data = encode_batch(log.end_offset, [(b"\x00\x00\x00\x06writer", value, 1)])
-    log.append_encoded(data, 1, 1, world.data.settings_of(topic))
-    with pytest.raises(TransactionLogError, match=f"{TRANSACTIONS_TOPIC}-{PARTITION} can't be read"):
-        world.open()
-    log.delete_before(log.end_offset)
+    record = (KEY, None, 1) if isinstance(at, int) else (at, new, 1)
+    log.append_encoded(encode_batch(log.end_offset, [record]), 1, 1, data.settings_of(topic))
+    client.start("after")
+    (after,) = (found for found in transactions.all if found.transactional_id == "after")
+    transactions._log.put(evolve(after, state=TransactionState.PREPARE_ABORT), 1)
+    client.broker.close()
+    if isinstance(at, int):
+        change_byte(directory, at, new)
+    return open_on(directory, transaction_state_log_num_partitions=1)
+
+
+@as_one_test
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_malformed_record_ends_the_loading(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """As recorded from Kafka 4.4, transactions are loaded up to it, and every id is served."""
+    client = open_damaged(tmp_path, *DAMAGES[name])
+    assert f"{TRANSACTIONS_TOPIC}-0 is loaded up to its first malformed record: " in caplog.text
+    assert (client.state("before"), client.describe("after").error_code.name) == ("Empty", "TRANSACTIONAL_ID_NOT_FOUND")
+    assert (client.init("before")[::2], client.init("after")[::2]) == (("NONE", 1), ("NONE", 0))
+    client.broker.close()
+
+
+@as_one_test
+@pytest.mark.parametrize("name", NEWER)
+def test_records_of_newer_brokers_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """As recorded from Kafka 4.4, they change nothing."""
+    client = open_damaged(tmp_path, *NEWER[name])
+    assert (client.init("before")[::2], client.init("after")[::2], caplog.text) == (("NONE", 1), ("NONE", 1), "")
+    client.broker.close()
+
+
+@as_one_test
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_an_unreadable_log_is_loaded_later(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """Until it can be read, nothing of its ids is forgotten: clients look for another coordinator."""
+    at, damage, sound = UNREADABLE[name]
+    client = open_damaged(tmp_path, at, damage)
+    broker, request = client.broker, InitProducerId("after", 60_000)
+    requests, connection = broker.parts.transaction_requests, broker.connect("/127.0.0.1")
+    assert requests is not None
+    assert requests.init_producer_id(connection, request) == InitProducerIdResponse(ErrorCode.NOT_COORDINATOR)
+    assert client.commit((0, 0), name="after") == ["COORDINATOR_NOT_AVAILABLE"]
+    assert f"transactions are not served: {TRANSACTIONS_TOPIC}-0 can't be read: " in caplog.text
+    change_byte(tmp_path, at, sound)
+    assert isinstance(broker.clock, ManualClock)
+    broker.clock.advance(1_000)
+    broker.reload_failed()
+    assert client.state("after") == "CompleteAbort"
+    assert requests.init_producer_id(connection, request).producer_epoch == 1
+    broker.close()
 
 
 def test_the_topic_can_not_be_made(

@@ -182,8 +182,8 @@ class TransactionCoordinator(Waker):
         self._timeout_check_ms = now_ms + self._timeout_interval_ms
         self._expiration_check_ms = now_ms + self._expiration_interval_ms
         self._retry_ms: int | None = None
-        for transaction in self._log.read():
-            self._take(transaction)
+        self._unloaded = self._log.partitions()
+        self._load()
 
     def _first_unused_producer_id(self) -> int:
         """Return an id above those in the logs, which a broker may have written."""
@@ -198,6 +198,39 @@ class TransactionCoordinator(Waker):
                 for _, record in partition.snapshot():
                     highest = max(highest, getattr(record, "producer_id", NO_PRODUCER_ID))
         return highest + 1
+
+    # ------------------------------------------------------------ loading
+
+    def _load(self) -> list[Transaction]:
+        """Return the transactions of partitions that were not loaded before; those that can't be read now stay."""
+        loaded: list[Transaction] = []
+        waiting, self._unloaded = self._unloaded, []
+        for index in waiting:
+            try:
+                loaded += self._log.read(index)
+            except TransactionLogError as error:
+                self._lines.error("not loaded", self._clock.now_ms() / 1000, "transactions are not served: %s", error)
+                self._unloaded.append(index)
+        for transaction in loaded:
+            self._take(transaction)
+        return loaded
+
+    def is_loaded(self, transactional_id: str) -> bool:
+        return not self._unloaded or self._log.partition_of(transactional_id) not in self._unloaded
+
+    def reload_failed(self) -> None:
+        """Load partitions that could not be read, and log omitted lines."""
+        self._recover(self._load())
+        self._lines.report(self._clock.now_ms() / 1000)
+
+    def recover(self) -> None:
+        """Write the markers of transactions that the last process had prepared."""
+        self._recover(list(self._transactions.values()))
+
+    def _recover(self, transactions: Iterable[Transaction]) -> None:
+        for transaction in transactions:
+            if transaction.state.is_prepared:
+                self._complete(transaction)
 
     # ------------------------------------------------------------ time
 
@@ -225,15 +258,6 @@ class TransactionCoordinator(Waker):
         if now_ms >= self._expiration_check_ms:
             self._expiration_check_ms = _next_after(self._expiration_check_ms, self._expiration_interval_ms, now_ms)
             self._forget_unused(now_ms)
-
-    def report_omitted(self) -> None:
-        self._lines.report(self._clock.now_ms() / 1000)
-
-    def recover(self) -> None:
-        """Write the markers of transactions that the last process had prepared."""
-        for transaction in list(self._transactions.values()):
-            if transaction.state.is_prepared:
-                self._complete(transaction)
 
     def _abort_timed_out(self, now_ms: int) -> None:
         for transactional_id in list(self._open):
@@ -431,6 +455,8 @@ class TransactionCoordinator(Waker):
 
     def verify_writer(self, writer: Writer) -> ErrorCode:
         """Return NONE if a producer may write to a partition, which is added to its transaction if requested."""
+        if not self.is_loaded(writer.transactional_id):
+            return NOT_WRITTEN
         error_code = self._check(writer.transactional_id, writer.producer_id, writer.producer_epoch)
         # As in Kafka, Produce and TxnOffsetCommit fail with the older error.
         if error_code is ErrorCode.PRODUCER_FENCED:

@@ -10,9 +10,12 @@ transaction); ``TransactionMetadata`` and ``TransactionCoordinator`` of Apache K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
+from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import evolve, frozen
@@ -31,6 +34,12 @@ from groupcoord.wire.transaction_messages import NO_PRODUCER_EPOCH, NO_PRODUCER_
 if TYPE_CHECKING:
     from groupcoord.storage.log.memory_log import PartitionLog
     from groupcoord.storage.log.settings import TopicLogSettings
+
+logger = logging.getLogger("groupcoord.host")
+
+MALFORMED = (ValueError, StructError)
+VERSION_BYTES = 2
+"""Bytes of the version that begins each key and value."""
 
 LAST_EPOCH = 2**15 - 2
 """Highest epoch of a producer; the one above it fences it."""
@@ -379,30 +388,32 @@ class TransactionLog:
         self._on_made()
         return topic
 
-    def read(self) -> list[Transaction]:
+    def partitions(self) -> list[int]:
         topic = self._topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            return []
         try:
-            found = self._data.existing_logs(topic)
+            return [] if topic is None else self._data.existing_logs(topic)
         except OSError as error:
-            raise TransactionLogError(f"{topic.name} can't be read: {error}") from error
-        return [transaction for index in found for transaction in self._read_partition(topic, index)]
+            raise TransactionLogError(f"{TRANSACTIONS_TOPIC} can't be read: {error}") from error
 
-    def _read_partition(self, topic: Topic, index: int) -> Iterator[Transaction]:
-        from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value
+    def partition_of(self, transactional_id: str) -> int:
+        return partition_for(transactional_id, self.topic().partition_count)
 
-        values: dict[bytes, bytes | None] = {}
+    def read(self, index: int) -> Iterable[Transaction]:
+        """Return the transactions of a partition; as in Kafka, up to its first malformed record."""
+        found: dict[str, Transaction] = {}
         try:
-            for key, value in _records(self._log(topic, index)):
-                values[key] = value
-            for key, value in values.items():
-                transactional_id = decode_transaction_key(key)
-                # Newer brokers may write keys of another kind.
-                if value is not None and transactional_id is not None:
-                    yield Transaction.from_record(transactional_id, decode_transaction_value(value))
-        except (ValueError, KeyError, TopicLogError) as error:
-            raise TransactionLogError(f"{topic.name}-{index} can't be read: {error}") from error
+            log = self._log(self.topic(), index)
+            try:
+                # Superseded records need no decoding.
+                _replay(dict(_records(log)).items(), found)
+            except MALFORMED as error:
+                logger.error("%s-%d is loaded up to its first malformed record: %s", TRANSACTIONS_TOPIC, index, error)
+                found.clear()
+                with suppress(*MALFORMED):
+                    _replay(_records(log), found)
+        except TopicLogError as error:
+            raise TransactionLogError(f"{TRANSACTIONS_TOPIC}-{index} can't be read: {error}") from error
+        return found.values()
 
     def put(self, transaction: Transaction, now_ms: int) -> None:
         from groupcoord.records.transactions import encode_transaction_value
@@ -414,8 +425,7 @@ class TransactionLog:
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """Return the leader epoch of the partition of a transactional id."""
-        topic = self.topic()
-        return self._data.leader_epoch(topic, partition_for(transactional_id, topic.partition_count))
+        return self._data.leader_epoch(self.topic(), self.partition_of(transactional_id))
 
     def _append(self, transactional_id: str, value: bytes | None, now_ms: int) -> None:
         from groupcoord.records.batches import encode_batch
@@ -424,7 +434,7 @@ class TransactionLog:
         topic = self.topic()
         try:
             key = encode_transaction_key(transactional_id)
-            log = self._log(topic, partition_for(transactional_id, topic.partition_count))
+            log = self._log(topic, self.partition_of(transactional_id))
             records = [(key, value, now_ms)]
             data = encode_batch(log.end_offset, records, leader_epoch=log.leader_epoch, base_sequence=-1)
             log.append_encoded(data, 1, now_ms, self._settings(topic))
@@ -448,9 +458,35 @@ class TransactionLog:
 
 
 def _records(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the keys and values of a log, without markers."""
+    """Yield the keys and values of a log, without markers and values of unknown versions.
+
+    Raises:
+        ValueError: a batch or a key is malformed.
+    """
+    from groupcoord.records.transactions import VALUE_VERSION
     from groupcoord.storage.stores.topics import batches_of
 
     for batch in batches_of(log):
-        if not batch.is_control:
-            yield from ((key or b"", value) for _, _, key, value in batch.records())
+        if batch.is_control:
+            continue
+        for _, _, key, value in batch.records():
+            if key is None or len(key) < VERSION_BYTES:
+                raise ValueError("a record has no key with a version")
+            # Newer brokers may write other versions.
+            if value is None or len(value) < VERSION_BYTES or int.from_bytes(value[:VERSION_BYTES]) <= VALUE_VERSION:
+                yield key, value
+
+
+def _replay(records: Iterable[tuple[bytes, bytes | None]], transactions: dict[str, Transaction]) -> None:
+    from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value
+
+    for key, value in records:
+        transactional_id = decode_transaction_key(key)
+        # Nor are keys of other versions known.
+        if transactional_id is None:
+            continue
+        if value is None:
+            transactions.pop(transactional_id, None)
+        else:
+            values = decode_transaction_value(value)
+            transactions[transactional_id] = Transaction.from_record(transactional_id, values)

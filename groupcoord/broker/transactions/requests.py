@@ -139,7 +139,7 @@ ELSEWHERE = ErrorCode.NOT_COORDINATOR
 
 
 class TransactionRequests:
-    """Handlers of transaction requests; NOT_COORDINATOR for ids that another node coordinates."""
+    """Handlers of transaction requests; NOT_COORDINATOR for ids of another node or of an unreadable log."""
 
     def __init__(
         self,
@@ -244,7 +244,8 @@ class TransactionRequests:
         return DescribeTransactionsResponse(tuple([found[name] for name in request.transactional_ids]))
 
     def _is_here(self, transactional_id: str) -> bool:
-        return self._nodes.coordinates_transactions(self._node_id, transactional_id)
+        is_led = self._nodes.coordinates_transactions(self._node_id, transactional_id)
+        return is_led and self._transactions.is_loaded(transactional_id)
 
 
 ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
