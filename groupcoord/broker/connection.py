@@ -11,7 +11,6 @@ import struct
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +21,6 @@ from groupcoord.broker.work import (
     Token,
     Turns,
     Work,
-    decode_bounded,
     deliver_replies,
     do_in_place,
     run_in_executor,
@@ -89,31 +87,25 @@ class Dispatcher(ABC):
     """Dispatch table and turns of the requests of connections.
 
     Attributes:
+        coordinator: takes the requests without a handler.
+        decode_large: decodes a large frame for a client's host, with its refusal if it has too many entries.
         dirty: connections with output, for :meth:`take_dirty`.
         start_job: runs a job, in place by default, or in another thread.
         interceptor: sees requests before they are handled, and responses; None by default.
     """
 
     interceptor: Interceptor | None
+    coordinator: GroupCoordinator
+    decode_large: Callable[[bytes, str], tuple[RequestHeader, Any, Any]]
+    _handlers: dict[type, Handler]
 
-    def __init__(
-        self,
-        turns: Turns,
-        handlers: dict[type, Handler],
-        coordinator: GroupCoordinator,
-        in_steps: frozenset[type],
-        authorize: Authorize | None,
-    ) -> None:
-        self.coordinator = coordinator
+    def __init__(self, turns: Turns, authorize: Authorize | None) -> None:
         self.authorize = authorize
         self.dirty: list[Connection] = []
         self.turns = turns
         self.now_s = turns.now_s
         self.start_job: Callable[[Job], None] = do_in_place
         self.interceptor = None
-        # Small frames can't hold many entries.
-        self.decode_large = partial(decode_bounded, in_steps)
-        self._handlers = handlers
 
     def submit(self, request: Any, token: Token, principal: Principal) -> None:
         """Pass a request to the group coordinator; the token gets the response, now or later."""

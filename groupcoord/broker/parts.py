@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any
-
-from attrs import define
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from groupcoord.broker.cluster.administration import (
     answer_alter_partition_reassignments,
@@ -21,6 +20,7 @@ from groupcoord.broker.cluster.administration import (
     answer_list_partition_reassignments,
     answer_membership,
 )
+from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import (
     answer_api_versions,
     answer_describe_topic_partitions,
@@ -34,7 +34,7 @@ from groupcoord.broker.configs.requests import (
     answer_describe_configs,
     answer_list_config_resources,
 )
-from groupcoord.broker.connection import Connection, Handler
+from groupcoord.broker.connection import Connection, Dispatcher, Handler
 from groupcoord.broker.groups import GroupRequests, Reloading
 from groupcoord.broker.log_lines import Notices
 from groupcoord.broker.records.fetch import FetchRequests
@@ -46,6 +46,7 @@ from groupcoord.broker.records.list_offsets import (
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
 from groupcoord.broker.regexes import TopicMatcher
 from groupcoord.broker.security.acls import answer_acl_request
+from groupcoord.broker.security.principals import ANONYMOUS
 from groupcoord.broker.security.security import Security, delegation_token_refusal
 from groupcoord.broker.share.coordination import ServerShareHost
 from groupcoord.broker.share.dead_letters import DeadLetters
@@ -58,11 +59,12 @@ from groupcoord.broker.transactions.requests import (
     answer_describe_producers,
     refuse_transactions,
 )
-from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, deliver_replies
+from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, decode_bounded, deliver_replies
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.coordinator.group_coordinator import random_member_id, random_uuid
 from groupcoord.core.host_queries import CreateInternalTopics, InternalTopicsCreated, ShareCoordinatorAnswered
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.core.messages import (
@@ -157,6 +159,11 @@ from groupcoord.wire.transaction_messages import (
     WriteTxnMarkers,
 )
 
+if TYPE_CHECKING:
+    from groupcoord.storage.data_directory import DataDirectory
+
+DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
+
 SASL_IS_OVER: Mapping[type, WireResponse] = {
     SaslHandshake: SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE),
     SaslAuthenticate: SaslAuthenticateResponse(
@@ -175,31 +182,75 @@ DELEGATION_TOKENS: Mapping[type, Callable[[ErrorCode], WireResponse]] = {
 Handlers = dict[type, Handler]
 
 
-@define(eq=False, kw_only=True, slots=False)
-class Parts:
-    """Everything that a broker runs. :func:`~groupcoord.broker.broker.make_broker` fills the fields."""
+def anonymous(client_host: str) -> Principal:
+    """Return the principal of connections without a log-in."""
+    return ANONYMOUS
 
-    config: Config
-    clock: Clock
-    log_store: LogStore
-    topics: TopicRegistry
-    group_configs: GroupConfigs
-    administered: Administered
-    node: Node
-    nodes: Nodes
-    owns_storage: bool
-    data: TopicData
-    producer_ids: ProducerIds
-    security: Security
-    authorize: Authorize | None
-    principal_of: Callable[[str], Principal]
-    new_member_id: Callable[[str], str]
-    new_uuid: Callable[[], str]
-    now_s: Callable[[], float]
 
-    def __attrs_post_init__(self) -> None:
-        self.turns = Turns(self.now_s)
-        self.notices = Notices(self.topics, self.now_s)
+class Parts(Dispatcher):
+    """Everything that a broker runs, made from its settings. Its arguments are those of :class:`Broker`."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        log_store: LogStore,
+        topics: TopicRegistry | None = None,
+        group_configs: GroupConfigs | None = None,
+        administered: Administered | None = None,
+        node: Node = DEFAULT_NODE,
+        new_member_id: Callable[[str], str] = random_member_id,
+        new_uuid: Callable[[], str] = random_uuid,
+        producer_ids: ProducerIds | None = None,
+        topic_directory: DataDirectory | None = None,
+        data: TopicData | None = None,
+        authorize: Authorize | None = None,
+        principal_of: Callable[[str], Principal] = anonymous,
+        security: Security | None = None,
+        nodes: Nodes | None = None,
+        now_s: Callable[[], float] = perf_counter,
+    ) -> None:
+        self.security = security or Security(clock)
+        super().__init__(Turns(now_s), authorize or self.security.authorize)
+        self.config, self.clock, self.log_store = config, clock, log_store
+        # Not `or`: an empty registry has length 0, and is false.
+        self.topics = TopicRegistry() if topics is None else topics
+        self.group_configs = group_configs or GroupConfigs(config)
+        self.administered = administered or Administered()
+        self._node = node
+        self.owns_storage = nodes is None
+        self.nodes = nodes or Nodes(Leadership((node,)), self.topics)
+        self.data = data or TopicData(config, clock, self.topics, topic_directory)
+        self.principal_of = principal_of
+        self.notices = Notices(self.topics, now_s)
+        self._make_administration()
+        # The coordinator's owner functions look the topic up.
+        store_id = self.data.offsets_topic_id(self.topics.get(OFFSETS_TOPIC), log_store)
+        with self.topics.edit() as edit:
+            ensure_internal_topic(edit, OFFSETS_TOPIC, config, store_id)
+        self.late_topics = Timers()
+        # ServerShareHost takes it.
+        self.share = self.nodes.share_coordination(self.data.whole, self.authorize)
+        self.coordinator = self._make_coordinator(new_member_id, new_uuid)
+        self.loading = Reloading(self.coordinator, clock)
+        # Transactions are recovered into loaded log partitions.
+        self.loading.load_all(self.nodes.led_log_partitions(node.node_id))
+        # Nodes of one process share it.
+        self.transactions = self.nodes.transaction_coordinator(producer_ids or ProducerIds(), self.data.whole)
+        self._make_requests()
+        self._handlers = self._all_handlers()
+        # Small frames can't hold many entries.
+        self.decode_large = partial(decode_bounded, frozenset(self._handlers_in_steps))
+        self.wake_earlier()
+        # Appended, not assigned: nodes of one process have common transaction and share coordinators.
+        for part in self.wakers:
+            part.on_earlier.append(self.wake_earlier)
+        deliver_replies(self.coordinator)
+
+    # ------------------------------------------------------------ parts
+
+    def _make_administration(self) -> None:
         administered = self.administered
         self.shared_documents: SharedDocuments | None = None
         if not self.nodes.leadership.elects:
@@ -208,7 +259,7 @@ class Parts:
             self.shared_documents = SharedDocuments(self.topics, (self.group_configs, *kept, *security))
         self.resources = Resources(
             self.config,
-            self.node.node_id,
+            self._node.node_id,
             self.topics,
             self.group_configs,
             administered.brokers,
@@ -216,22 +267,12 @@ class Parts:
             self._advertised_listeners,
         )
         self.topic_requests = TopicRequests(self.data, self.resources, self.nodes, self.notices)
-        # The coordinator's owner functions look the topic up.
-        store_id = self.data.offsets_topic_id(self.topics.get(OFFSETS_TOPIC), self.log_store)
-        with self.topics.edit() as edit:
-            ensure_internal_topic(edit, OFFSETS_TOPIC, self.config, store_id)
-        self.late_topics = Timers()
-        # ServerShareHost takes it.
-        self.share = self.nodes.share_coordination(self.data.whole, self.authorize)
-        self.coordinator = self._make_coordinator()
-        self.loading = Reloading(self.coordinator, self.clock)
-        # Transactions are recovered into loaded log partitions.
-        self.loading.load_all(self.nodes.led_log_partitions(self.node.node_id))
-        # Nodes of one process share it.
-        self.transactions = self.nodes.transaction_coordinator(self.producer_ids, self.data.whole)
+
+    def _make_requests(self) -> None:
         self.leaders = CurrentLeaders(self.nodes.leadership, self.data)
         self.fetch_requests = FetchRequests(self.data, self.leaders)
-        self.dead_letters = DeadLetters(self.data, self.nodes.topics_created)
+        # Looked up at each call, since the host replaces start_job later.
+        self.dead_letters = DeadLetters(self.data, self.nodes.topics_created, lambda job: self.start_job(job))
         self.share_requests = ShareRequests(
             self.data,
             self.share.persister,
@@ -240,7 +281,7 @@ class Parts:
             self.leaders,
         )
         self.transaction_requests = (
-            TransactionRequests(self.transactions, self.data, self.nodes, self.node.node_id)
+            TransactionRequests(self.transactions, self.data, self.nodes, self._node.node_id)
             if self.nodes.has_transactions
             else None
         )
@@ -252,9 +293,7 @@ class Parts:
         # TopicData is no waker: no request makes its retention due earlier.
         self.timed: tuple[Timed, ...] = (self.wakers[0], self.data, *self.wakers[1:])
 
-    # ------------------------------------------------------------ parts
-
-    def _make_coordinator(self) -> GroupCoordinator:
+    def _make_coordinator(self, new_member_id: Callable[[str], str], new_uuid: Callable[[], str]) -> GroupCoordinator:
         coordinator = GroupCoordinator(
             config=self.config,
             clock=self.clock,
@@ -264,30 +303,34 @@ class Parts:
             **self.group_configs.for_coordinator(),
             create_internal_topics=self._create_internal_topics,
             share=ServerShareHost(self.group_configs, self.share, self.data.whole, self._share_answered, self.turns),
-            node=self.node,
+            node=self._node,
             owner=None if self.nodes.leadership.is_sole else self.nodes.coordinator_node,
             transaction_owner=None if self.nodes.leadership.is_sole else self.nodes.transaction_node,
             share_owner=self.nodes.share_node,
-            new_member_id=self.new_member_id,
-            new_uuid=self.new_uuid,
+            new_member_id=new_member_id,
+            new_uuid=new_uuid,
             authorize=self.authorize,
             # The transaction coordinator is made later.
             verify_transaction=lambda request: self.transactions.verify_commit(request),
         )
         coordinator.serve(self.administered.features.served_protocols(self.config))
-        self.nodes.coordinators[self.node.node_id] = coordinator
+        self.nodes.coordinators[self._node.node_id] = coordinator
         # None unless clients read a copy of the log's records.
         coordinator.on_durable = self.data.serve_offsets(self.log_store)
         return coordinator
 
     # ------------------------------------------------------------ called by parts
 
-    def node_for(self, connection: Connection) -> Node:
-        return self.node if connection.nodes is None else connection.nodes[self.node.node_id]
+    def wake_earlier(self) -> None:
+        """Note that the deadline of a part may have come nearer."""
+        self._is_woken, self._seen_advances = True, -1
+
+    def _node_for(self, connection: Connection) -> Node:
+        return self._node if connection.nodes is None else connection.nodes[self._node.node_id]
 
     def _advertised_listeners(self) -> str:
-        listeners = self.security.advertised_listeners(self.node.node_id)
-        return listeners or f"PLAINTEXT://{self.node.host}:{self.node.port}"
+        listeners = self.security.advertised_listeners(self._node.node_id)
+        return listeners or f"PLAINTEXT://{self._node.host}:{self._node.port}"
 
     def _create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str] | None:
         """Create topics, and return errors by name; None if one was deleted and they are created later."""
@@ -309,6 +352,7 @@ class Parts:
         deliver_replies(self.coordinator)
 
     def reload_shared(self) -> None:
+        """Reload documents that other nodes of a cluster may have written, sooner than :meth:`Broker.reload_failed`."""
         if self.shared_documents is None:
             return
         before = list(self.topics)
@@ -319,8 +363,8 @@ class Parts:
 
     # ------------------------------------------------------------ dispatch table
 
-    def handlers(self) -> Handlers:
-        self._table = table = self.handlers_at_once() | self.handlers_in_steps
+    def _all_handlers(self) -> Handlers:
+        table = self._handlers_at_once() | self._handlers_in_steps
         # Kafka refuses without a reason, so the server logs one.
         if GroupType.CONSUMER not in served_protocols(self.config):
             table[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
@@ -329,7 +373,7 @@ class Parts:
         return table
 
     @cached_property
-    def handlers_in_steps(self) -> Handlers:
+    def _handlers_in_steps(self) -> Handlers:
         """Handlers that let other connections have their turn between two entries of a request."""
         topics, data, nodes, quotas = self.topics, self.data, self.nodes, self.administered.quotas
         requests, permitted = self.topic_requests, self._permitted
@@ -360,7 +404,7 @@ class Parts:
             AlterPartitionReassignments: permitted(answer_alter_partition_reassignments, nodes, topics),
             ListPartitionReassignments: permitted(answer_list_partition_reassignments),
             DescribeQuorum: lambda connection, request: answer_describe_quorum(
-                request, self.node_for(connection), self.clock.now_ms(), connection.permissions
+                request, self._node_for(connection), self.clock.now_ms(), connection.permissions
             ),
             DescribeLogDirs: permitted(answer_describe_log_dirs, data),
             AlterReplicaLogDirs: permitted(answer_alter_replica_log_dirs, topics),
@@ -369,7 +413,7 @@ class Parts:
             **dict.fromkeys((CreateAcls, DescribeAcls, DeleteAcls), permitted(answer_acl_request, self.security.acls)),
         }
 
-    def handlers_at_once(self) -> Handlers:
+    def _handlers_at_once(self) -> Handlers:
         """Return the handlers that take a whole request in one step; :mod:`groupcoord.broker.work` limits entries."""
         topics, nodes, transactions = self.topics, self.nodes, self.transaction_requests
         return {
@@ -382,7 +426,7 @@ class Parts:
                 (UnregisterBroker, UnregisterController, AddRaftVoter, RemoveRaftVoter),
                 lambda connection, request: answer_membership(
                     request,
-                    self.node_for(connection),
+                    self._node_for(connection),
                     nodes.leadership.node_ids,
                     topics.cluster_id,
                     connection.permissions,
@@ -447,7 +491,7 @@ class Parts:
         connection.note_client_id()
         connection.software = request.client_software_name, request.client_software_version
         return answer_api_versions(
-            request, self.node_for(connection), self.topics.cluster_id, self.administered.features
+            request, self._node_for(connection), self.topics.cluster_id, self.administered.features
         )
 
     def _produce(self, connection: Connection, request: Produce) -> WireResponse | Work[WireResponse | None] | None:
@@ -456,7 +500,7 @@ class Parts:
 
         # A single node is never the wrong leader.
         leaders = None if self.nodes.leadership.is_sole else self.leaders
-        handler = self._table[Produce] = partial(handle_produce, self.data, self.transactions.verify_writer, leaders)
+        handler = self._handlers[Produce] = partial(handle_produce, self.data, self.transactions.verify_writer, leaders)
         return handler(connection, request)
 
     def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
@@ -465,7 +509,7 @@ class Parts:
         connection.submit(request)
 
     def _update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
-        node_id, features = self.node_for(connection).node_id, self.administered.features
+        node_id, features = self._node_for(connection).node_id, self.administered.features
         response = yield from answer_update_features(request, features, node_id, connection.permissions)
         for coordinator in self.nodes.coordinators.values():
             coordinator.serve(features.served_protocols(coordinator.config))

@@ -304,7 +304,7 @@ def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
     from groupcoord.testing.asserting.requests import ObservedBroker, RequestLog
 
     request_log = RequestLog(clock.now_ms)
-    return partial(make_broker, broker_type=partial(ObservedBroker, request_log=request_log)), request_log
+    return partial(ObservedBroker, request_log=request_log), request_log
 
 
 def _serve_in_cluster(

@@ -11,10 +11,9 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from groupcoord.broker.broker import Broker, make_broker
+from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import NOBODY, Leader, Leadership
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.connection import Connection
@@ -138,7 +137,7 @@ class ClusterNode:
         self._participant: Participant | None = None
         self._known: dict[str, NodeAddress] = {}
         broker = storage.broker(
-            partial(make_broker, broker_type=LeasedBroker),
+            LeasedBroker,
             clock=clock,
             node=node,
             nodes=Nodes(self._leadership, storage.topics),

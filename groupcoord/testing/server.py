@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from attrs import define, field
 
-from groupcoord.broker.broker import Broker, make_broker
+from groupcoord.broker.broker import Broker
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.security.settings import with_listener
 from groupcoord.broker.topics.registry import TopicRegistry
@@ -348,7 +348,7 @@ class ServerThread(FaultWords, Assertions):
             secure,
             users or {},
             advertised_port,
-            partial(make_broker, broker_type=partial(ObservedBroker, request_log=self._request_log)),
+            partial(ObservedBroker, request_log=self._request_log),
         )
         self._log_tap = LogTap()
         self.asyncio = AsyncServer(self)

@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ErrorCode, ManualClock
-from groupcoord.broker.broker import DEFAULT_NODE, Broker
+from groupcoord.broker.broker import Broker
 from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.parts import DEFAULT_NODE
 from groupcoord.broker.records.fetch import FetchRequests
 from groupcoord.broker.records.list_offsets import (
     answer_delete_records,

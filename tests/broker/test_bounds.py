@@ -315,7 +315,7 @@ NAMES = (
 
 @functools.cache
 def in_portions() -> frozenset[type]:
-    return frozenset(BoundedBroker().broker.parts.handlers_in_steps)
+    return frozenset(BoundedBroker().broker._handlers_in_steps)
 
 
 CASES = [

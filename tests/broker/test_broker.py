@@ -72,7 +72,7 @@ def test_waits_of_peers_that_left_are_not_kept(broker: Broker) -> None:
         connection = broker.connect("/127.0.0.1")
         feed(connection, fetch(1, "t", 0, 2**31 - 1))
         connection.close()
-    assert len(broker.parts.fetch_requests.timers._heap) <= 2 * STALE_TIMERS_LIMIT
+    assert len(broker.fetch_requests.timers._heap) <= 2 * STALE_TIMERS_LIMIT
 
 
 def test_deleting_a_topic_deletes_its_offsets(broker: Broker) -> None:

@@ -224,7 +224,7 @@ def test_the_answer_is_that_of_one_go(name: str, monkeypatch: pytest.MonkeyPatch
         limit_portions(monkeypatch, size)
         broker = make_world().broker
         if size > 1:  # the coordinator gets what it would be asked for in portions
-            for kind in broker.parts._group_steps():
+            for kind in broker._group_steps():
                 del broker._handlers[kind]
         connection = broker.connect("/127.0.0.1")
         feed(connection, wire_frame(api_key, version, body))

@@ -77,7 +77,7 @@ class OffsetsTopic:
     def send(self, offset: int = 0, **fields: Any) -> FakeConnection:
         connection = FakeConnection()
         request = fetch_of(part(fetch_offset=offset), name=OFFSETS_TOPIC, **{"max_wait_ms": 0, **fields})
-        connection.answer(do_whole(self.broker.parts.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
+        connection.answer(do_whole(self.broker.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
         return connection
 
     def fetch(self, offset: int = 0, **fields: Any) -> FetchedPartitionData:

@@ -109,4 +109,4 @@ def test_a_repaired_partition_is_served_again(caplog: pytest.LogCaptureFixture) 
     assert broker.coordinator.status(1) is PartitionStatus.ACTIVE
     (again,) = messages(caplog, logging.WARNING)
     assert "log partition 1" in again
-    assert broker.parts.loading._failures == {}
+    assert broker.loading._failures == {}

@@ -218,7 +218,7 @@ def test_a_deleted_topic_takes_its_states_along(world: SharingWorld) -> None:
     """The share coordinator keeps nothing of a topic that is no more."""
     ann = world.client()
     assert ann.fetch() == []
-    coordinator = world.broker.parts.share.coordinator
+    coordinator = world.broker.share.coordinator
     assert coordinator is not None
     partitions = [coordinator.partition(index) for index in range(coordinator.partition_count)]
     assert any(each.hard.states for each in partitions if each is not None)
@@ -271,7 +271,7 @@ def test_consumers_need_not_be_brokers() -> None:
 
 
 def unload_states(world: SharingWorld) -> Any:
-    coordinator = world.broker.parts.share.coordinator
+    coordinator = world.broker.share.coordinator
     assert coordinator is not None
     for index in range(coordinator.partition_count):
         coordinator.unload(index)
@@ -337,7 +337,7 @@ def test_offsets_are_described_when_their_states_can_be_read(world: SharingWorld
 def test_who_waits_is_told_why_records_can_not_be_known(world: SharingWorld) -> None:
     """A fetch that waits for a share-partition's state reports after its wait that the state can't be read."""
     world.produce(1)
-    coordinator = world.broker.parts.share.coordinator
+    coordinator = world.broker.share.coordinator
     assert coordinator is not None
     for index in range(coordinator.partition_count):
         coordinator.unload(index)

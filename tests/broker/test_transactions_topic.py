@@ -87,7 +87,7 @@ def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) 
 def fetch(client: ProducerClient, offset: int = 0, **fields: Any) -> FakeConnection:
     connection = FakeConnection()
     request = fetch_of(part(PARTITION, fetch_offset=offset), name=TRANSACTIONS_TOPIC, **{"max_wait_ms": 0, **fields})
-    connection.answer(do_whole(client.broker.parts.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
+    connection.answer(do_whole(client.broker.fetch_requests.fetch(connection, request)))  # type: ignore[arg-type]
     return connection
 
 
@@ -375,7 +375,7 @@ def test_an_unreadable_log_is_loaded_later(tmp_path: Path, caplog: pytest.LogCap
     at, damage, sound = UNREADABLE[name]
     client = open_damaged(tmp_path, at, damage)
     broker, request = client.broker, InitProducerId("after", 60_000)
-    requests, connection = broker.parts.transaction_requests, broker.connect("/127.0.0.1")
+    requests, connection = broker.transaction_requests, broker.connect("/127.0.0.1")
     assert requests is not None
     assert requests.init_producer_id(connection, request) == InitProducerIdResponse(ErrorCode.NOT_COORDINATOR)
     assert client.commit((0, 0), name="after") == ["COORDINATOR_NOT_AVAILABLE"]

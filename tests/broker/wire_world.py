@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.broker.broker import anonymous, make_broker
+from groupcoord.broker.broker import make_broker
+from groupcoord.broker.parts import anonymous
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.router.authorization import Authorize
 from tests.broker.driving import KioClient

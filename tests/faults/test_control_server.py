@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from groupcoord import Config
-from groupcoord.broker.broker import make_broker
 from groupcoord.clock import LeapingClock
 from groupcoord.conformance.sockets import FreePorts
 from groupcoord.errors import ErrorCode
@@ -207,7 +206,7 @@ def wait_until_listening(port: int) -> None:
 def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, Any]]:
     async def run() -> list[tuple[int, Any]]:
         request_log = RequestLog(LeapingClock().now_ms)
-        new_broker = partial(make_broker, broker_type=partial(ObservedBroker, request_log=request_log))
+        new_broker = partial(ObservedBroker, request_log=request_log)
         cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), range(1, 2), {}, {}, None, new_broker)
         await cluster.start()
         async with ControlServer(cluster.control, 0, request_log) as control:

@@ -331,14 +331,14 @@ class Assertions(ABC):
 
 
 def _create_partitions(broker: Broker, wanted: CreatePartitionsTopic) -> None:
-    answer = do_whole(broker.parts.topic_requests.create_partitions(CreatePartitions((wanted,)))).results[0]
+    answer = do_whole(broker.topic_requests.create_partitions(CreatePartitions((wanted,)))).results[0]
     if answer.error_code is not ErrorCode.NONE:
         raise TopicError(answer.error_code, answer.error_message)
 
 
 def _delete_topic(broker: Broker, topic: str) -> None:
     request = DeleteTopics((TopicReference(topic, ZERO_UUID),))
-    result = do_whole(broker.parts.topic_requests.delete(request)).responses[0]
+    result = do_whole(broker.topic_requests.delete(request)).responses[0]
     if result.error_code is not ErrorCode.NONE:
         raise TopicError(result.error_code, result.error_message)
 
@@ -346,7 +346,7 @@ def _delete_topic(broker: Broker, topic: str) -> None:
 def _create_topics(broker: Broker, topics: Topics) -> None:
     counts = checked_topics(topics, broker.config)
     wanted = CreateTopics(tuple(CreatableTopic(name, count) for name, count in counts.items()))
-    for topic in do_whole(broker.parts.topic_requests.create(wanted)).topics:
+    for topic in do_whole(broker.topic_requests.create(wanted)).topics:
         if topic.error_code is not ErrorCode.NONE:
             raise TopicError(topic.error_code, topic.error_message)
 

@@ -11,7 +11,6 @@ from attrs import Factory, define, evolve, frozen
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
-from groupcoord.broker.parts import Parts
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
     CoordinatorType,
@@ -463,10 +462,10 @@ class RequestRecorder:
 class ObservedBroker(Broker):
     """Broker that records requests and responses."""
 
-    def __init__(self, parts: Parts, *, request_log: RequestLog) -> None:
+    def __init__(self, *, request_log: RequestLog, **settings: Any) -> None:
         self.request_log = request_log
         self._recorder = RequestRecorder()
-        super().__init__(parts)
+        super().__init__(**settings)
 
     def connect(self, client_host: str, listener: str = "") -> Connection:
         connection = super().connect(client_host, listener)
