@@ -8,19 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
-from groupcoord.broker.broker import make_broker
-from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord import LogRecord, LogStoreError, ManualClock, Ticket
 from groupcoord.broker.transactions.coordinator import RETRY_MS
 from groupcoord.core.log.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.host.opening import open_producer_ids, open_topic_directory
-from groupcoord.storage.stores.segments import SegmentLogStore
 from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
 from tests.broker.data_world import FakeConnection
 from tests.broker.driving import KioClient
-from tests.broker.transaction_world import CHECK_INTERVAL_MS, ProducerClient, TransactionWorld
+from tests.broker.transaction_world import CHECK_INTERVAL_MS, ProducerClient, TransactionWorld, open_on
 
 WRITE_TXN_MARKERS = 27
 
@@ -211,36 +207,19 @@ def test_markers_of_nobody(client: ProducerClient) -> None:
 # ---------------------------------------------------------------- on disk
 
 
-def open_on_disk(directory: Path, clock: ManualClock) -> ProducerClient:
-    """Start a broker on a directory, as ``groupcoord serve`` does."""
-    store, topics = SegmentLogStore(directory), TopicRegistry(directory)
-    broker = make_broker(
-        config=Config(),
-        clock=clock,
-        log_store=store,
-        topics=topics,
-        topic_directory=open_topic_directory(directory, Config(), topics),
-        producer_ids=open_producer_ids(directory),
-    )
-    with broker.topics.edit() as edit:
-        if broker.topics.get("t") is None:
-            edit.create("t", 4)
-    return ProducerClient(broker)
-
-
 def test_an_open_transaction_survives_on_disk(tmp_path: Path) -> None:
     """A directory that is copied while the broker runs, as a kill would leave it, holds all that was acknowledged."""
-    client = open_on_disk(tmp_path / "a", ManualClock(1_000))
+    client = open_on(tmp_path / "a", ManualClock(1_000))
     producer = client.start()
     client.commit(producer, 10, adds_group=True)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     client.end(producer, False)
-    copy = open_on_disk(tmp_path / "b", ManualClock(2_000))
+    copy = open_on(tmp_path / "b", ManualClock(2_000))
     assert (copy.state(), copy.committed()) == ("Ongoing", (-1, "UNSTABLE_OFFSET_COMMIT"))
     assert copy.end(producer)[0] == "NONE"
     copy.broker.close()
     client.broker.close()
-    again = open_on_disk(tmp_path / "b", ManualClock(3_000))
+    again = open_on(tmp_path / "b", ManualClock(3_000))
     assert (again.state(), again.committed()) == ("CompleteCommit", (10, "NONE"))
     assert again.init(None)[1] > producer[0]
     again.broker.close()

@@ -15,7 +15,6 @@ from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster.administration import answer_describe_log_dirs
 from groupcoord.broker.records.list_offsets import answer_delete_records, answer_list_offsets
 from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_delete_topics
-from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import (
     MEMORY_SEGMENT_BYTES,
     NoProducerIdError,
@@ -27,8 +26,7 @@ from groupcoord.broker.work import do_whole
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
 from groupcoord.core.router.authorization import Operation, Principal, Resource, ResourceType
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
-from groupcoord.host.opening import open_log_store, open_producer_ids, open_topic_directory
-from groupcoord.records.batches import encode_batch, iter_batches
+from groupcoord.records.batches import iter_batches
 from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value
 from groupcoord.storage.log.folder import LogFolder
 from groupcoord.wire.broker_messages import (
@@ -46,7 +44,7 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.cluster_messages import DescribeLogDirs
 from groupcoord.wire.transaction_messages import InitProducerId, InitProducerIdResponse
 from tests.broker.data_world import SOLE, FakeConnection, fetch_of, part
-from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld
+from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld, append, log_of, open_on
 from tests.tables import as_one_test
 
 PARTITION = 7
@@ -67,21 +65,6 @@ def world() -> TransactionWorld:
 @pytest.fixture
 def client(world: TransactionWorld) -> ProducerClient:
     return world.open()
-
-
-def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) -> ProducerClient:
-    """Start a broker on a directory, as ``groupcoord serve`` does."""
-    config, topics = Config(**settings), TopicRegistry(directory)
-    broker = make_broker(
-        config=config,
-        clock=clock or ManualClock(1_000),
-        log_store=open_log_store(directory, config),
-        topics=topics,
-        topic_directory=open_topic_directory(directory, config, topics),
-        producer_ids=open_producer_ids(directory),
-    )
-    broker.topics.ensure("t", 4)
-    return ProducerClient(broker)
 
 
 def fetch(client: ProducerClient, offset: int = 0, **fields: Any) -> FakeConnection:
@@ -220,16 +203,10 @@ def test_markers_name_the_epoch_of_the_coordinator(world: TransactionWorld, clie
     """It is the leader epoch of the transactional id's partition."""
     producer = client.start()
     client.add(producer, ("t", (1,)))
-    topic, written = world.topics.get(TRANSACTIONS_TOPIC), world.topics.get("t")
-    assert topic is not None
-    assert written is not None
-    log = world.data.log(topic, PARTITION)
-    assert log is not None
-    log.begin_epoch(5)
+    log_of(world.data, TRANSACTIONS_TOPIC, PARTITION).begin_epoch(5)
     client.end(producer)
-    ends = world.data.log(written, 1)
-    assert ends is not None
-    assert [found.coordinator_epoch for found in ends.producers.last_entries().values()] == [5]
+    ends = log_of(world.data, "t", 1).producers.last_entries().values()
+    assert [found.coordinator_epoch for found in ends] == [5]
 
 
 def test_memory_does_not_grow_with_transactions(world: TransactionWorld, client: ProducerClient) -> None:
@@ -241,10 +218,7 @@ def test_memory_does_not_grow_with_transactions(world: TransactionWorld, client:
         client.broker.compact_some()
     while client.broker.compact_some():
         pass
-    topic = world.topics.get(TRANSACTIONS_TOPIC)
-    assert topic is not None
-    log = world.data.log(topic, PARTITION)
-    assert log is not None
+    log = log_of(world.data, TRANSACTIONS_TOPIC, PARTITION)
     assert log.end_offset == 12_001
     assert sum(segment.size_bytes for segment in log.segments) < 3 * MEMORY_SEGMENT_BYTES
     assert world.open().state() == "CompleteCommit"
@@ -267,19 +241,13 @@ def test_topics_that_hold_nothing(tmp_path: Path) -> None:
 def test_logs_that_nobody_looked_at_are_not_in_order(tmp_path: Path) -> None:
     """A run without records doesn't promise the next one that the logs of topics need no look after a kill."""
     client = open_on(tmp_path)
-    topic = client.broker.topics.get("t")
-    assert topic is not None
-    log = client.broker.data.log(topic, 0)
-    assert log is not None
-    log.append_encoded(encode_batch(0, [(b"k", b"v", 1)]), 1, 1, client.broker.data.settings_of(topic))
+    append(client.broker.data, "t", 0, b"k", b"v")
     client.broker.abandon()
     (segment,) = (tmp_path / "t-0").glob("*.log")
     segment.write_bytes(segment.read_bytes() + b"torn")
     open_on(tmp_path, records_enable=False).broker.close()
     again = open_on(tmp_path)
-    log = again.broker.data.log(topic, 0)
-    assert log is not None
-    assert (log.end_offset, segment.read_bytes()[-4:] == b"torn") == (1, False)
+    assert (log_of(again.broker.data, "t", 0).end_offset, segment.read_bytes()[-4:] == b"torn") == (1, False)
     again.broker.close()
 
 
@@ -333,12 +301,7 @@ def open_damaged(directory: Path, at: int | bytes | None, new: Any) -> ProducerC
     client = open_on(directory, transaction_state_log_num_partitions=1)
     transactions, data = client.broker.transactions, client.broker.data
     client.start("before")
-    topic = client.broker.topics.get(TRANSACTIONS_TOPIC)
-    assert topic is not None
-    log = data.log(topic, 0)
-    assert log is not None
-    record = (KEY, None, 1) if isinstance(at, int) else (at, new, 1)
-    log.append_encoded(encode_batch(log.end_offset, [record]), 1, 1, data.settings_of(topic))
+    append(data, TRANSACTIONS_TOPIC, 0, *((KEY, None) if isinstance(at, int) else (at, new)))
     client.start("after")
     (after,) = (found for found in transactions.all if found.transactional_id == "after")
     transactions._log.put(evolve(after, state=TransactionState.PREPARE_ABORT), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,8 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.topics import TRANSACTIONS_TOPIC
+from groupcoord.host.opening import open_log_store, open_producer_ids, open_topic_directory
+from groupcoord.records.batches import encode_batch
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.wire.broker_messages import TopicEntry
@@ -187,3 +190,33 @@ class TransactionWorld:
         for ticket, base_offset in held:
             client.broker.coordinator.appended(ticket, base_offset)
         client.broker.deliver_replies()
+
+
+def open_on(directory: Path, clock: ManualClock | None = None, **settings: Any) -> ProducerClient:
+    """Start a broker on a directory, as ``groupcoord serve`` does."""
+    config, topics = Config(**settings), TopicRegistry(directory)
+    broker = make_broker(
+        config=config,
+        clock=clock or ManualClock(1_000),
+        log_store=open_log_store(directory, config),
+        topics=topics,
+        topic_directory=open_topic_directory(directory, config, topics),
+        producer_ids=open_producer_ids(directory),
+    )
+    broker.topics.ensure("t", 4)
+    return ProducerClient(broker)
+
+
+def log_of(data: TopicData, name: str, index: int) -> PartitionLog:
+    """Return the log of an existing partition."""
+    topic = data.topics.get(name)
+    log = None if topic is None else data.log(topic, index)
+    assert log is not None
+    return log
+
+
+def append(data: TopicData, name: str, index: int, key: bytes | None, value: bytes | None) -> None:
+    """Append a record to an existing partition."""
+    topic, log = data.topics.get(name), log_of(data, name, index)
+    assert topic is not None
+    log.append_encoded(encode_batch(log.end_offset, [(key, value, 1)]), 1, 1, data.settings_of(topic))
