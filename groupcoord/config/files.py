@@ -42,22 +42,23 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
         return file.read()
 
 
-def data_files(folder: Path, suffix: str) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each file of a data folder of this package, sorted by path.
+def data_files(folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield path and value of each JSON and TOML file of a data folder of this package, sorted by path.
 
     A wheel has the archive ``FOLDER.json.xz`` instead of the folder (``hatch_build.py``).
     """
     if folder.is_dir():
-        for path in sorted(folder.rglob(f"*{suffix}")):
-            yield str(path), path.read_text("utf-8")
+        parsers = {".json": parse_json, ".toml": parse_toml}
+        for path in sorted(folder.rglob("*.*")):
+            if path.suffix in parsers:
+                yield str(path), parsers[path.suffix](path.read_text("utf-8"))
         return
     import lzma  # the server starts without it
 
     with lzma.open(f"{folder}.json.xz") as archive:
-        texts: dict[str, str] = json.load(archive)
-    for name, text in texts.items():
-        if name.endswith(suffix):
-            yield f"{folder}.json.xz/{name}", text
+        values: dict[str, Any] = json.load(archive)
+    for name, value in values.items():
+        yield f"{folder}.json.xz/{name}", value
 
 
 def parse_json(text: str) -> Any:

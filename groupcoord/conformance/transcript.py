@@ -258,6 +258,10 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
         raise TranscriptError(f"{source}: line {error.lineno}: not JSON: {error.msg}") from error
     except RecursionError as error:
         raise TranscriptError(f"{source}: nested too deeply") from error
+    return _transcript(document, source)
+
+
+def _transcript(document: object, source: str) -> Transcript:
     head = _Object(document, source)
     head.only("name", "area", "shows", "nodes", "config", "topics", "in_order", "messages", "acls", "steps")
     nodes: int = head.get("nodes", int, default=1)
@@ -301,7 +305,7 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
 
 @cache
 def _packaged() -> tuple[Transcript, ...]:
-    return tuple(parse_transcript(text, source) for source, text in data_files(PACKAGED, ".json"))
+    return tuple(_transcript(document, source) for source, document in data_files(PACKAGED))
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -100,8 +99,8 @@ def read_exhibit(table: Mapping[str, Any]) -> Exhibit:
 @cache
 def exhibits() -> tuple[Exhibit, ...]:
     """Return all exhibits, in order."""
-    tables = (tomllib.loads(text) for _, text in data_files(FOLDER, ".toml"))
-    return tuple(sorted(map(read_exhibit, tables), key=lambda exhibit: exhibit.number))
+    found = (read_exhibit(table) for _, table in data_files(FOLDER))
+    return tuple(sorted(found, key=lambda exhibit: exhibit.number))
 
 
 def exhibit(name: str) -> Exhibit:
