@@ -13,7 +13,7 @@ import typer
 from attrs import asdict
 
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, complain, key_values, write_text
+from groupcoord.cli.messages import CommandError, command_errors, complain, key_values, write_text
 from groupcoord.cli.options import AsJson, BootstrapServer, CommandConfig, Jobs, JunitFile, ListOnly, Only
 
 if TYPE_CHECKING:
@@ -181,13 +181,11 @@ def _select(
 
     wanted = [_pattern("--only", text) for text in only]
     skipped = [_pattern("--skip", text) for text in skip]
-    try:
+    with command_errors(TranscriptError, ExpectationsError):
         transcripts = load_transcripts(*files)
         expectations = Expectations({})
         if expect_failures is not None:
             expectations = Expectations.load(expect_failures, transcripts)
-    except (TranscriptError, ExpectationsError) as error:
-        raise CommandError(error) from None
     known = {transcript.area for transcript in transcripts}
     for area in areas:
         if area not in known:
@@ -201,10 +199,8 @@ def _select(
 
 
 def _pattern(option: str, text: str) -> re.Pattern[str]:
-    try:
+    with command_errors(re.error, prefix=f"{option} {text!r} is no regular expression: "):
         return re.compile(text)
-    except re.error as error:
-        raise CommandError(f"{option} {text!r} is no regular expression: {error}") from None
 
 
 def _target(
@@ -222,7 +218,7 @@ def _target(
 
     if (launch is not None or is_in_process) and (command_config is not None or has):
         raise CommandError("--command-config and --has are for a server that runs already")
-    try:
+    with command_errors(ConfigError, ValueError):
         if launch is not None:
             return LaunchTarget(launch) if launch_settings is None else LaunchTarget.load(launch, launch_settings)
         properties = ClientProperties.load(Path(command_config)) if command_config is not None else None
@@ -232,8 +228,6 @@ def _target(
                 raise CommandError(f"{command_config} has no bootstrap.servers; give --bootstrap-server HOST:PORT")
         if bootstrap:
             return AddressTarget.from_text(bootstrap, properties=properties, settings=key_values("--has", has))
-    except (ConfigError, ValueError) as error:
-        raise CommandError(error) from None
     if has:
         raise CommandError("--has is for a server that runs already; give --bootstrap-server HOST:PORT")
     return InProcessTarget()
@@ -246,10 +240,8 @@ def _ready(target: Target) -> Iterator[None]:
     from groupcoord.conformance.targets import ConnectionClosedError
 
     if isinstance(target, AddressTarget | LaunchTarget):
-        try:
+        with command_errors(ConnectionClosedError, TargetError):
             target.check()
-        except (ConnectionClosedError, TargetError) as error:
-            raise CommandError(error) from None
     with BeforeTheEnd(target.stop_all) if isinstance(target, LaunchTarget) else nullcontext():
         yield
 
@@ -282,10 +274,8 @@ def _run(
 def _load_run(path: Path) -> Mapping[str, Any]:
     from groupcoord.conformance.report import RunFileError, load_run
 
-    try:
+    with command_errors(RunFileError):
         return load_run(path)
-    except RunFileError as error:
-        raise CommandError(error) from None
 
 
 _SAME_CAUSE_MIN = 3

@@ -11,16 +11,16 @@ import importlib.util
 import json
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import IO, Annotated, Any
+from subprocess import PIPE, Popen, TimeoutExpired
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -76,22 +76,12 @@ class Child:
     def __init__(self, name: str, log: Path, program: str, *words: str) -> None:
         self.name = name
         self._log = log
+        command = [sys.executable, "-c", END_WITH_PARENT + program, *words]
         with log.open("a") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", END_WITH_PARENT + program, *words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+            self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True, start_new_session=True)
+        self.pid = self._process.pid
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def take(self, line: str) -> None:
         """Handle a line of its output."""
@@ -103,7 +93,7 @@ class Child:
     def kill(self) -> None:
         self._process.kill()
         # A signal handler may call this while the main thread holds the lock that wait() needs.
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutExpired):
             self._end(KILL_S)
 
     def terminate(self) -> None:
@@ -114,8 +104,8 @@ class Child:
         self._process.wait(timeout_s)
         self._reader.join(timeout_s)
 
-    def _read(self, output: IO[str]) -> None:
-        for line in output:
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
             self.take(line)
 
 
@@ -123,20 +113,15 @@ class DemoServer(Child):
     """``groupcoord serve``, with its port once it listens."""
 
     def __init__(self, directory: Path, port: int) -> None:
-        self.port = 0
-        settings = {"group.min.session.timeout.ms": 1_000, "group.initial.rebalance.delay.ms": 500}
-        words = ["serve", "--port", str(port), "--data-dir", str(directory / "data")]
-        words += ["--topic", f"{TOPIC}:{PARTITION_COUNT}"]
-        words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        self.port, self.bootstrap = 0, ""
+        options = f"--port {port} --topic {TOPIC}:{PARTITION_COUNT} --set group.min.session.timeout.ms=1000"
+        words = ["serve", *options.split(), "--set", "group.initial.rebalance.delay.ms=500"]
+        words += ["--data-dir", str(directory / "data")]
         super().__init__("the server", directory / "server.log", "from groupcoord.cli import main; main()", *words)
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
 
     def take(self, line: str) -> None:
         if found := re.search(r"listening on \S+:(\d+)", line):
-            self.port = int(found[1])
+            self.bootstrap, self.port = f"127.0.0.1:{found[1]}", int(found[1])
 
 
 class Consumer(Child):
@@ -148,6 +133,9 @@ class Consumer(Child):
         self.acknowledged: dict[int, int] = {}
         program = "from groupcoord.cli.demo import consume; consume(*sys.argv[1:])"
         super().__init__(name, directory / f"{name}.log", program, bootstrap, name)
+
+    def owned_text(self) -> str:
+        return ", ".join(map(str, sorted(self.owned)))
 
     def take(self, line: str) -> None:
         match json.loads(line):
@@ -204,14 +192,14 @@ def _report(**fields: Any) -> None:
 
 
 class Story:
-    """The chapters in order, each with its claims, which are checked."""
+    """The chapters in order, each with its claim, which is checked."""
 
     def __init__(self, directory: Path, *, is_quick: bool) -> None:
         self._directory = directory
         self._console = open_console()
         self._reading_s = READING_S if self._console.is_terminal and not is_quick else 0.0
-        self._chapter = self._produced = 0
-        self._server: DemoServer | None = None
+        self._produced = 0
+        self._servers: list[DemoServer] = []
         self._consumers: list[Consumer] = []
         self._working: list[Consumer] = []
 
@@ -219,120 +207,112 @@ class Story:
         begin_s = time.monotonic()
         library = f"kafka-python {importlib.metadata.version('kafka-python')}"
         self.show(f"groupcoord {groupcoord.__version__}: a server in Python, consumers of {library}", "bold")
-        self._start_server()
-        self._share_work()
-        self._kill_consumer()
-        self._kill_server()
-        self._finish()
-        self._leave()
+        chapters = {
+            "A server starts": self._start_server,
+            "Three consumers share the work": self._share_work,
+            "A consumer dies": self._kill_consumer,
+            "The server dies": self._kill_server,
+            "The group goes on": self._finish,
+            "They leave": self._leave,
+        }
+        for number, (heading, show_and_claim) in enumerate(chapters.items(), 1):
+            self.show(f"\n{number}. {heading}", "bold")
+            claim = show_and_claim()
+            self._console.print(Text.assemble(("   ✓ ", "bold green"), claim), soft_wrap=True)
+            time.sleep(self._reading_s)
         self.show(f"\nEvery claim was checked, in {time.monotonic() - begin_s:.0f} s.\n{NEXT}", "bold")
 
     def show(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style=style), soft_wrap=True)
 
     def kill_processes(self) -> None:
-        for child in (*self._consumers, self._server):
-            if child is not None:
-                child.kill()
+        for child in (*self._consumers, *self._servers):
+            child.kill()
 
-    def _start_server(self) -> None:
-        self._begin("A server starts")
-        server = self._open_server(port=0)
+    def _start_server(self) -> str:
+        self._open_server(port=0)
         self.show(f"   groupcoord serve keeps topics, groups and offsets in {self._directory / 'data'}.")
-        self._confirm(f"Process {server.pid} listens on {server.bootstrap}.")
+        return f"Process {self._server.pid} listens on {self._server.bootstrap}."
 
-    def _share_work(self) -> None:
-        self._begin("Three consumers share the work")
+    def _share_work(self) -> str:
         for name in CONSUMERS:
-            self._consumers.append(Consumer(self._directory, self._running.bootstrap, name))
+            self._consumers.append(Consumer(self._directory, self._server.bootstrap, name))
             self._working.append(self._consumers[-1])
         self._wait_for_owners()
         self._produce_and_wait_for_commits()
-        self._confirm(f"Each of the {PARTITION_COUNT} partitions of “{TOPIC}” has exactly one owner, and all commit.")
+        return f"Each of the {PARTITION_COUNT} partitions of “{TOPIC}” has exactly one owner, and all commit."
 
-    def _kill_consumer(self) -> None:
-        self._begin("A consumer dies")
+    def _kill_consumer(self) -> str:
         self._produce()
         dead = self._working.pop(1)
         dead.kill()
-        owned = ", ".join(map(str, sorted(dead.owned)))
-        self.show(f"   kill -9 {dead.pid}: {dead.name} can't say goodbye. It owned partitions {owned}.")
+        self.show(f"   kill -9 {dead.pid}: {dead.name} can't say goodbye. It owned partitions {dead.owned_text()}.")
         self.show(f"   Its session expires {SESSION_TIMEOUT_MS / 1000:g} s after its last heartbeat …")
         took_s = self._wait_for_owners()
         self._produce_and_wait_for_commits()
-        self._confirm(f"After {took_s:.1f} s the others own all partitions, and commit.")
+        return f"After {took_s:.1f} s the others own all partitions, and commit."
 
-    def _kill_server(self) -> None:
-        self._begin("The server dies")
+    def _kill_server(self) -> str:
         self._produce_and_wait_for_commits()
-        self._member_ids = self._describe_group()[1]
-        self.show(f"   kill -9 {self._running.pid}, then a start on the same port and data directory.")
-        self._running.kill()
+        self._member_ids = describe_group(self._server.bootstrap)[1]
+        self.show(f"   kill -9 {self._server.pid}, then a start on the same port and data directory.")
+        self._server.kill()
         acknowledged = self._acknowledged()
-        self._open_server(self._running.port)
-        stored = committed_offsets(self._running.bootstrap)
-        self._compare(acknowledged, stored)
+        self._open_server(self._server.port)
+        stored = committed_offsets(self._server.bootstrap)
+        partitions = range(PARTITION_COUNT)
+        numbers = {partition: partition for partition in partitions}
+        rows = {"partition": numbers, "acknowledged before": acknowledged, "stored after restart": stored}
+        for heading, row in rows.items():
+            cells = (row.get(partition, "-") for partition in partitions)
+            self.show(f"   {heading:<20}" + "".join(f"{cell:>6}" for cell in cells))
         # A commit that was written but not answered may be stored as well.
-        if any(stored.get(partition, -1) < offset for partition, offset in acknowledged.items()):
-            raise DemoError("the server does not have the offsets that it acknowledged")
-        self._confirm("Every offset that was acknowledged is there.")
+        _check_offsets(all(stored.get(partition, -1) >= offset for partition, offset in acknowledged.items()))
+        return "Every offset that was acknowledged is there."
 
-    def _finish(self) -> None:
-        self._begin("The group goes on")
+    def _finish(self) -> str:
         self._produce()
         expected = f"all {self._produced} orders are handled and committed"
         self._wait(lambda: len(self._handled()) == sum(self._acknowledged().values()) == self._produced, expected)
         handled = self._handled()
-        same = self._describe_group()[1] == self._member_ids
+        same = describe_group(self._server.bootstrap)[1] == self._member_ids
         how = "under their old member ids: none had to rejoin" if same else "after they rejoined"
         self.show(f"   The same processes work for the restarted server, {how}.")
         repeated = f"{sum(count > 1 for count in handled.values())} of them twice (at least once is the promise)"
-        self._confirm(f"{len(handled)} of {self._produced} orders were handled, {repeated}.")
+        return f"{len(handled)} of {self._produced} orders were handled, {repeated}."
 
-    def _leave(self) -> None:
-        self._begin("They leave")
+    def _leave(self) -> str:
         for consumer in self._working:
             consumer.terminate()
-        state, _ = self._describe_group()
+        state, _ = describe_group(self._server.bootstrap)
         if state != "Empty":
             raise DemoError(f"all members have left, but the group is {state}")
-        if committed_offsets(self._running.bootstrap) != self._acknowledged():
-            raise DemoError("the server does not have the offsets that it acknowledged")
-        self._confirm("The group is empty; its offsets stay.")
+        _check_offsets(committed_offsets(self._server.bootstrap) == self._acknowledged())
+        return "The group is empty; its offsets stay."
 
     @property
-    def _running(self) -> DemoServer:
-        assert self._server is not None
-        return self._server
+    def _server(self) -> DemoServer:
+        return self._servers[-1]
 
-    def _begin(self, heading: str) -> None:
-        self._chapter += 1
-        self.show(f"\n{self._chapter}. {heading}", "bold")
-
-    def _confirm(self, claim: str) -> None:
-        self._console.print(Text.assemble(("   ✓ ", "bold green"), claim), soft_wrap=True)
-        time.sleep(self._reading_s)
+    def _open_server(self, port: int) -> None:
+        self._servers.append(DemoServer(self._directory, port))
+        self._wait(lambda: self._server.port != 0, "the server listens")
 
     def _wait(self, condition: Callable[[], bool], expected: str) -> float:
         """Wait until a condition holds, and return the seconds it took; raise DemoError after 30 seconds."""
         begin_s = time.monotonic()
         while not condition():
-            for child in (self._running, *self._working):
+            for child in (self._server, *self._working):
                 child.check_alive()
             if time.monotonic() - begin_s > DEADLINE_S:
                 raise DemoError(f"{expected}: not within {DEADLINE_S:g} s")
             time.sleep(CHECK_INTERVAL_S)
         return time.monotonic() - begin_s
 
-    def _open_server(self, port: int) -> DemoServer:
-        self._server = server = DemoServer(self._directory, port)
-        self._wait(lambda: server.port != 0, "the server listens")
-        return server
-
     def _produce(self) -> None:
         from kafka import KafkaProducer
 
-        producer = KafkaProducer(bootstrap_servers=self._running.bootstrap, acks="all")
+        producer = KafkaProducer(bootstrap_servers=self._server.bootstrap, acks="all")
         numbers = range(self._produced, self._produced + ORDERS_PER_CHAPTER)
         sent = [producer.send(TOPIC, str(number).encode(), partition=number % PARTITION_COUNT) for number in numbers]
         for future in sent:
@@ -341,25 +321,23 @@ class Story:
         self._produced += ORDERS_PER_CHAPTER
         self.show(f"   {ORDERS_PER_CHAPTER} orders are produced.")
 
-    def _own_each_once(self) -> bool:
-        owned = [partition for consumer in self._working for partition in consumer.owned]
-        return sorted(owned) == list(range(PARTITION_COUNT)) and all(consumer.owned for consumer in self._working)
-
     def _wait_for_owners(self) -> float:
-        took_s = self._wait(self._own_each_once, "every partition has one owner")
+        def own_each_once() -> bool:
+            owned = [partition for consumer in self._working for partition in consumer.owned]
+            return sorted(owned) == list(range(PARTITION_COUNT)) and all(consumer.owned for consumer in self._working)
+
+        took_s = self._wait(own_each_once, "every partition has one owner")
         for consumer in self._working:
-            owned = ", ".join(map(str, sorted(consumer.owned)))
-            self.show(f"   {consumer.name} (process {consumer.pid}) owns partitions {owned}")
+            self.show(f"   {consumer.name} (process {consumer.pid}) owns partitions {consumer.owned_text()}")
         return took_s
 
     def _produce_and_wait_for_commits(self) -> None:
         before = {consumer: sum(consumer.acknowledged.values()) for consumer in self._working}
         self._produce()
-
-        def have_committed() -> bool:
-            return all(sum(each.acknowledged.values()) > count for each, count in before.items())
-
-        self._wait(have_committed, "every consumer commits")
+        self._wait(
+            lambda: all(sum(each.acknowledged.values()) > count for each, count in before.items()),
+            "every consumer commits",
+        )
 
     def _handled(self) -> Counter[int]:
         return sum((consumer.handled.copy() for consumer in self._consumers), Counter())
@@ -371,29 +349,25 @@ class Story:
                 last[partition] = max(offset, last.get(partition, 0))
         return last
 
-    def _describe_group(self) -> tuple[str, set[str]]:
-        from kafka import KafkaAdminClient
 
-        admin = KafkaAdminClient(bootstrap_servers=self._running.bootstrap)
+def _check_offsets(is_right: bool) -> None:
+    if not is_right:
+        raise DemoError("the server does not have the offsets that it acknowledged")
+
+
+def describe_group(bootstrap: str) -> tuple[str, set[str]]:
+    """Return the state of the group and the ids of its members (DescribeGroups)."""
+    from kafka import KafkaAdminClient
+
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
         described = admin.describe_groups([GROUP_ID])[GROUP_ID]
-        admin.close()
-        return described["group_state"], {member["member_id"] for member in described["members"]}
-
-    def _compare(self, acknowledged: dict[int, int], stored: dict[int, int]) -> None:
-        def row(heading: str, cells: Iterable[object]) -> None:
-            self.show(f"   {heading:<20}" + "".join(f"{cell!s:>6}" for cell in cells))
-
-        partitions = range(PARTITION_COUNT)
-        row("partition", partitions)
-        row("acknowledged before", (acknowledged.get(partition, "-") for partition in partitions))
-        row("stored after restart", (stored.get(partition, "-") for partition in partitions))
+    return described["group_state"], {member["member_id"] for member in described["members"]}
 
 
 def committed_offsets(bootstrap: str) -> dict[int, int]:
     """Return the group's committed offset of each partition that has one (OffsetFetch)."""
-    from kafka import KafkaConsumer, TopicPartition
+    from kafka import KafkaAdminClient
 
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=GROUP_ID, enable_auto_commit=False)
-    found = {partition: consumer.committed(TopicPartition(TOPIC, partition)) for partition in range(PARTITION_COUNT)}
-    consumer.close()
-    return {partition: offset for partition, offset in found.items() if offset is not None}
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        found = admin.list_group_offsets(GROUP_ID)[GROUP_ID]
+    return {place.partition: committed.offset for place, committed in found.items()}

@@ -20,7 +20,6 @@ from groupcoord.cli import dump_records
 from groupcoord.cli.dump_records import (
     CONTROL,
     EPOCH,
-    DumpError,
     DumpInput,
     Filters,
     Parts,
@@ -33,7 +32,7 @@ from groupcoord.cli.dump_records import (
     selected_share_states,
 )
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, escape_json, escape_lines
+from groupcoord.cli.messages import CommandError, command_errors, escape_json, escape_lines
 from groupcoord.cli.options import BootstrapServer, CommandConfig, Groups, Partitions, Topic, given_address
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.fast_construct import collector_paused
@@ -107,14 +106,12 @@ def dump(
     skipped. Exit status: 0, 1 if something could not be read or a named group has no record, 2 if there is nothing to
     read.
     """
-    try:
+    with command_errors(PipelineError):
         types = (_parse_kinds if history else _parse_types)(record_type or ())
         times = _parse_time("--since", since), _parse_time("--until", until)
         filters = Filters(frozenset(group or ()), types, frozenset(partition or ()), *times)
         address = given_address(bootstrap_server, command_config)
         source = _open(as_files(paths or [], context), address, topic, filters, history=history)
-    except (DumpError, PipelineError) as error:
-        raise CommandError(error) from None
     chosen = _format(output_format, topic, history=history)
 
     def made(parts: Parts) -> Iterator[Any]:
@@ -130,7 +127,7 @@ def _open(
     paths: list[str], address: ClusterAddress | None, topic: str, filters: Filters, *, history: bool
 ) -> DumpInput:
     if (address is not None) == bool(paths):
-        raise DumpError("give either paths or a cluster, by --bootstrap-server or --command-config")
+        raise CommandError("give either paths or a cluster, by --bootstrap-server or --command-config")
     if address is not None:
         return open_cluster(address, topic, filters.partitions)
     return open_files(map(Path, paths), topic, filters.partitions, by_partition=history)
@@ -243,7 +240,7 @@ def _parse_type(word: str) -> str:
         return RecordType(int(name)).name
     if name not in TYPE_NAMES:
         known = ", ".join(other.lower().replace("_", "-") for other in TYPE_NAMES)
-        raise DumpError(f"--type {word!r} is no record type; there are {known}, or their numbers")
+        raise CommandError(f"--type {word!r} is no record type; there are {known}, or their numbers")
     return name
 
 
@@ -252,7 +249,7 @@ def _parse_kinds(words: Iterable[str]) -> frozenset[str]:
 
     kinds = frozenset(word.strip().lower() for word in words)
     for kind in sorted(kinds.difference(KINDS)):
-        raise DumpError(f"--type {kind!r} is no kind of row of a history; there are {', '.join(KINDS)}")
+        raise CommandError(f"--type {kind!r} is no kind of row of a history; there are {', '.join(KINDS)}")
     return kinds
 
 
@@ -265,7 +262,7 @@ def _parse_time(option: str, word: str | None) -> int | None:
     try:
         moment = datetime.fromisoformat(word)
     except ValueError:
-        raise DumpError(
+        raise CommandError(
             f"{option} {word!r} is no time; write 2026-01-31, 2026-01-31T12:00:00Z or milliseconds since 1970"
         ) from None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)

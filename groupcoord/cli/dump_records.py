@@ -18,7 +18,7 @@ from groupcoord.analysis.errors import ClusterError
 from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.offsets import DELETED, Lost, OffsetRange, check_readable, sound_batches, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
-from groupcoord.cli.messages import complain
+from groupcoord.cli.messages import CommandError, command_errors, complain
 from groupcoord.config.files import open_file
 from groupcoord.core.log.records import OFFSETS_TOPIC
 from groupcoord.records.describe import (
@@ -295,11 +295,7 @@ Parts = Iterator[tuple[int | None, Iterator[SoundBatch]]]
 """The batches of each segment file or offset range, with the number of the log partition."""
 
 
-class DumpError(ValueError):
-    """A path or a filter of the command line is wrong."""
-
-
-class _NoPartitionsError(DumpError):
+class _NoPartitionsError(CommandError):
     """A directory has no folders of the topic; one of several may."""
 
 
@@ -338,7 +334,7 @@ def open_cluster(address: ClusterAddress, topic: str, partitions: Collection[int
         check_readable(cluster, patience, ends)
     ranges = ends.whole()
     if not ranges:
-        raise DumpError(f"topic {topic} of the cluster holds no records")
+        raise CommandError(f"topic {topic} of the cluster holds no records")
     return DumpInput(0, [], partial(_read_cluster, address, ranges))
 
 
@@ -347,7 +343,7 @@ def open_files(
 ) -> DumpInput:
     segments = [one for one in find_segments(paths, topic) if not partitions or one.partition in partitions]
     if not segments:
-        raise DumpError("none of the paths has these log partitions")
+        raise CommandError("none of the paths has these log partitions")
     given = {segment.path for segment in segments}
     folders = dict.fromkeys(segment.path.parent for segment in segments)
     swaps = [path for folder in folders for path in sorted(folder.glob(f"*{SWAP_SUFFIX}")) if path not in given]
@@ -367,14 +363,12 @@ def find_segments(paths: Iterable[Path], topic: str = OFFSETS_TOPIC) -> list[Seg
 
 
 def _segments_of(path: Path, topic: str) -> list[Segment]:
-    try:
+    with command_errors(OSError, prefix=f"{path}: "):
         if path.is_dir():
             return _in_folder(path, topic)
         if OTHER_FILES.fullmatch(path.name):
-            raise DumpError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
+            raise CommandError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
         return [_segment(path)]
-    except OSError as error:
-        raise DumpError(f"{path}: {error.strerror or error}") from None
 
 
 def _in_folder(folder: Path, topic: str) -> list[Segment]:
@@ -387,7 +381,7 @@ def _in_folder(folder: Path, topic: str) -> list[Segment]:
     if found:
         return found
     if partitions or PARTITION_FOLDER.fullmatch(folder.name):
-        raise DumpError(f"{folder} holds no segment files (*{SEGMENT_SUFFIX})")
+        raise CommandError(f"{folder} holds no segment files (*{SEGMENT_SUFFIX})")
     raise _NoPartitionsError(f"{folder} holds neither segment files (*{SEGMENT_SUFFIX}) nor folders {topic}-N")
 
 

@@ -11,13 +11,13 @@ import typer
 from attrs import asdict
 
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, key_values, write_text
+from groupcoord.cli.messages import command_errors, key_values, write_text
 from groupcoord.cli.options import AsJson, HtmlFile, Jobs, JunitFile, ListOnly, Only, Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.testing.exams import Plan, Result, Scenario
+    from groupcoord.testing.exams import Result, Scenario
 
 
 Command = Annotated[
@@ -73,7 +73,7 @@ def exam(
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import BeforeTheEnd
     from groupcoord.testing import exams
-    from groupcoord.testing.exams import SCENARIOS, examine, scenarios_for
+    from groupcoord.testing.exams import SCENARIOS, Plan, examine, scenarios_for
     from groupcoord.testing.exams.examination import baseline_of, exam_junit, exam_page
     from groupcoord.testing.exams.stage import kill_all
 
@@ -81,27 +81,22 @@ def exam(
     if list_only:
         _print_scenarios(console, SCENARIOS, as_json=as_json)
         return
-    plan = _plan(
-        settings or [],
-        command=command or [],
-        instances=instances,
-        protocol=protocol,
-        declared=declared,
-        within_s=within,
-        security_protocol=security_protocol,
-        mechanism=mechanism,
-    )
+    options: dict[str, Any] = {
+        "protocol": protocol,
+        "declared": declared,
+        "security_protocol": security_protocol,
+        "mechanism": mechanism,
+    }
     results: list[Result] = []
     logging.getLogger("groupcoord.host").addFilter(_is_by_itself)
-    try:
+    with command_errors(exams.CommandError, ValueError), BeforeTheEnd(kill_all):
+        own_settings = {**key_values("--set", settings or [])}
+        plan = Plan(command or [], instances=instances, within_s=within, settings=own_settings, **options)
         not_played = len(scenarios_for(plan, only or ()))
-        with BeforeTheEnd(kill_all):
-            for result in examine(plan, only or (), jobs=jobs, plays_all=plays_all):
-                results.append(result)
-                not_played -= 1
-                _print_result(console, result, baseline_of(results))
-    except (exams.CommandError, ValueError) as error:
-        raise CommandError(error) from None
+        for result in examine(plan, only or (), jobs=jobs, plays_all=plays_all):
+            results.append(result)
+            not_played -= 1
+            _print_result(console, result, baseline_of(results))
     if html is not None:
         write_text(html, exam_page(results, shlex.join(plan.command)))
     if junit is not None:
@@ -118,15 +113,6 @@ def _is_by_itself(record: logging.LogRecord) -> bool:
     from groupcoord.testing.faults.rules import ON_PURPOSE
 
     return ON_PURPOSE not in record.getMessage()
-
-
-def _plan(settings: list[str], **options: Any) -> Plan:
-    from groupcoord.testing.exams import Plan
-
-    try:
-        return Plan(settings={**key_values("--set", settings)}, **options)
-    except ValueError as error:
-        raise CommandError(error) from None
 
 
 def _print_scenarios(console: Console, scenarios: list[Scenario], *, as_json: bool) -> None:

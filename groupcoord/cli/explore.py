@@ -12,7 +12,7 @@ import typer
 from attrs import asdict
 
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, read_given, say, write_text
+from groupcoord.cli.messages import CommandError, command_errors, read_given, say, write_text
 from groupcoord.cli.options import AsJson, CpuSeconds, HtmlFile, Jobs
 from groupcoord.config.files import parse_json, parse_toml
 
@@ -66,15 +66,13 @@ def explore(
         for name, scope in NAMED.items():
             say(f"{name:<16} {_in_words(scope)}")
         return
-    try:
+    with command_errors(HistoryError):
         if replay is not None:
             _show([_replayed(replay)], html, as_json=as_json)
             return
         scope = _scope(what, protocol, dynamic, static, faults)
         found = _search(scope, depth, cpu, jobs, as_json=as_json)
         stories = [draw_story(violation.trace) for violation in found.violations]
-    except HistoryError as error:
-        raise CommandError(error) from None
     _end(found, as_json=as_json)
     for violation in found.violations:
         _tell_violation(violation, keep, as_json=as_json)
@@ -102,10 +100,8 @@ def _scope(what: str | None, protocol: str, dynamic: int, static: int, faults: s
 
 def _read(path: Path) -> dict[str, Any]:
     text = read_given(path)
-    try:
+    with command_errors(ValueError, prefix=f"{path} can't be read: "):
         found: Any = parse_json(text) if path.suffix == ".json" else parse_toml(text)
-    except ValueError as error:
-        raise CommandError(f"{path} can't be read: {error}") from None
     if not isinstance(found, dict):
         raise CommandError(f"{path} has no table")
     return found

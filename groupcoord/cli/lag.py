@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from attrs import frozen
 
 from groupcoord.analysis.report.text import clipped, escape
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, say
+from groupcoord.cli.messages import CommandError, command_errors, say
 from groupcoord.cli.options import (
     AsJson,
     BootstrapServer,
@@ -77,12 +76,13 @@ def lag(
     It requests groups, and the next record of each lagging partition, which needs READ on its topic. It writes nothing.
     Exit status: 0, 1 if the cluster does not respond or a group does not exist, 2 if the command cannot be carried out.
     """
+    from groupcoord.analysis.errors import InputError, PipelineError
     from groupcoord.analysis.live.cluster import cluster_id_of
     from groupcoord.analysis.options import Selection
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 
-    with _command_errors():
+    with command_errors(PipelineError, status=FAILED), command_errors(InputError):
         address = given_address(bootstrap_server, command_config)
         if address is None:
             raise CommandError("name a cluster, by --bootstrap-server or --command-config")
@@ -147,18 +147,6 @@ def _looks(
             yield _Look(snapshot, lags, groups, problems, unknown)
             if stop is None or stop.is_there(interval_s):
                 return
-
-
-@contextmanager
-def _command_errors() -> Iterator[None]:
-    from groupcoord.analysis.errors import InputError, PipelineError
-
-    try:
-        yield
-    except InputError as error:
-        raise CommandError(error) from None
-    except PipelineError as error:
-        raise CommandError(error, FAILED) from None
 
 
 def _no_such_group(names: list[str]) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -23,6 +24,16 @@ class CommandError(Exception):
     def __init__(self, message: object, status: int = USAGE_ERROR) -> None:
         super().__init__(str(message))
         self.status = status
+
+
+@contextmanager
+def command_errors(*kinds: type[Exception], prefix: str = "", status: int = USAGE_ERROR) -> Iterator[None]:
+    """Turn errors of these kinds within the context into a :class:`CommandError`."""
+    try:
+        yield
+    except kinds as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise CommandError(f"{prefix}{reason or error}", status) from None
 
 
 def escape_lines(text: str) -> str:
@@ -67,15 +78,12 @@ def read_given(path: Path) -> str:
     from groupcoord.config.files import read_text
 
     try:
-        return read_text(path)
-    except OSError as error:
-        raise CommandError(f"{path} can't be read: {error.strerror}") from None
+        with command_errors(OSError, prefix=f"{path} can't be read: "):
+            return read_text(path)
     except UnicodeDecodeError:
         raise CommandError(f"{path} can't be read: it is no text in UTF-8") from None
 
 
 def write_text(path: Path, text: str) -> None:
-    try:
+    with command_errors(OSError, prefix=f"{path} can't be written: "):
         path.write_text(text, "utf-8")
-    except OSError as error:
-        raise CommandError(f"{path} can't be written: {error.strerror}") from None

@@ -12,7 +12,7 @@ import typer
 from attrs import asdict
 
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, write_text
+from groupcoord.cli.messages import CommandError, command_errors, write_text
 from groupcoord.cli.options import AsJson, CpuSeconds, HtmlFile
 
 if TYPE_CHECKING:
@@ -74,10 +74,8 @@ def museum(
         return
     if bool(name) == (whole and action is not Action.SHOW):
         raise CommandError(f"name one exhibit to {action.value}" + ("" if action is Action.SHOW else ", or give --all"))
-    try:
+    with command_errors(UnknownExhibitError):
         chosen = [exhibit(name)] if name else [shown for shown in exhibits() if shown.plant is not None]
-    except UnknownExhibitError as error:
-        raise CommandError(error) from None
     if action is Action.SHOW:
         _show(console, chosen[0], as_json=as_json)
         return
@@ -141,10 +139,8 @@ def _hunt(console: Console, chosen: list[Exhibit], searchers: list[str], cpu_s: 
             raise CommandError(f"there is no way of looking {searcher!r}; there are {', '.join(SEARCHERS)}")
     for shown in chosen:
         for searcher in searchers:
-            try:
+            with command_errors(TaskFailedError):
                 hunt = hunt_for(shown, searcher, cpu_s)
-            except TaskFailedError as error:
-                raise CommandError(error) from None
             if as_json:
                 print(json.dumps({"exhibit": shown.id, **asdict(hunt)}), flush=True)
                 continue
@@ -161,10 +157,8 @@ def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json
 
     played, is_as_described = [], True
     for shown in chosen:
-        try:
+        with command_errors(TaskFailedError):
             shipping, planted = (play_of(shown, is_planted=is_planted) for is_planted in (False, True))
-        except TaskFailedError as error:
-            raise CommandError(error) from None
         played.append((shown, planted))
         is_as_described = is_as_described and not shipping.law and bool(planted.law)
         if as_json:

@@ -96,7 +96,7 @@ def metrics_address(text: str) -> tuple[str, int]:
 @contextmanager
 def served_metrics(cluster_name: Callable[[], str], address: str | None) -> Iterator[GroupCollector | None]:
     """Serve /metrics at PORT or HOST:PORT within the context; yield its collector, or None without an address."""
-    from groupcoord.cli.messages import CommandError, say
+    from groupcoord.cli.messages import CommandError, command_errors, say
 
     if address is None:
         yield None
@@ -110,9 +110,7 @@ def served_metrics(cluster_name: Callable[[], str], address: str | None) -> Iter
     place = metrics_address(address)
     collector = GroupCollector(cluster_name())
     with ExitStack() as stack:
-        try:
+        with command_errors(OSError, prefix=f"--metrics {address}: "):
             url = stack.enter_context(served(collector, *place))
-        except OSError as error:
-            raise CommandError(f"--metrics {address}: {error.strerror or error}") from None
         say(f"metrics are at {url}", is_error=True)
         yield collector

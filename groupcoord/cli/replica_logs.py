@@ -14,7 +14,7 @@ import typer
 
 from groupcoord.analysis.errors import PipelineError, first_line
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError
+from groupcoord.cli.messages import CommandError, command_errors
 from groupcoord.clock import Clock
 from groupcoord.core.messages import Node
 
@@ -89,10 +89,8 @@ class SharedLog:
             raise CommandError(f"--cluster takes {'…, '.join(SCHEMES)}…; there is no other engine")
         self._url, self._node_id = url, node_id
         self.place = without_secrets(url)
-        try:
+        with command_errors(ValueError, prefix="--cluster: "):
             self._slot_log()
-        except ValueError as error:
-            raise CommandError(f"--cluster: {error}") from None
         from groupcoord.cluster.documents import SlotDocuments
 
         self.documents = SlotDocuments(self._silent_slot_log)

@@ -22,7 +22,7 @@ from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.security.settings import ANY_ADDRESS, check_advertised, with_listener
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name, ensure_internal_topic
 from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal
-from groupcoord.cli.messages import CommandError, EscapingFormatter, complain, key_values, say
+from groupcoord.cli.messages import CommandError, EscapingFormatter, command_errors, complain, key_values, say
 from groupcoord.cli.options import Metrics, Settings, metrics_address
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
@@ -93,7 +93,7 @@ def serve(
 
     SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed.
     """
-    with _command_errors():
+    with _plain_errors():
         _set_up_logging(log_level)
         _check_cluster(cluster, node_id, data_dir, nodes, control_port)
         metrics_place = _metrics_place(metrics, metrics_port, host)
@@ -156,7 +156,7 @@ def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> N
 
 
 @contextmanager
-def _command_errors() -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
@@ -228,19 +228,15 @@ def _port_of(socks: Mapping[str, socket.socket]) -> int:
 
 @contextmanager
 def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
-    try:
+    with command_errors(OSError, prefix=f"can't listen on {host}:{port}: ", status=FAILED):
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         sock = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise CommandError(f"can't listen on {host}:{port}: {error.strerror or error}", FAILED) from None
     with sock:
-        try:
+        with command_errors(OSError, prefix=f"can't listen on {host}:{port}: ", status=FAILED):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(address)
-        except OSError as error:
-            raise CommandError(f"can't listen on {host}:{port}: {error.strerror or error}", FAILED) from None
         yield sock
 
 
@@ -358,20 +354,16 @@ async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack:
 
             more.append(ReplicaCollector(servers.status))
         metrics = MetricsServer(partial(_coordinator_of, servers), *pages.metrics, more)
-        try:
+        with command_errors(OSError, prefix="can't show metrics: ", status=FAILED):
             await stack.enter_async_context(metrics)
-        except OSError as error:
-            raise CommandError(f"can't show metrics: {error.strerror or error}", FAILED) from None
         log.info("metrics on port %d", metrics.port)
     if pages.control_port is not None and pages.request_log is not None and isinstance(servers, NodeServers):
         from groupcoord.testing.faults import Control
         from groupcoord.testing.faults.control_server import ControlServer
 
         control = ControlServer(Control(servers), pages.control_port, pages.request_log)
-        try:
+        with command_errors(OSError, prefix="can't take orders for faults: ", status=FAILED):
             await stack.enter_async_context(control)
-        except OSError as error:
-            raise CommandError(f"can't take orders for faults: {error.strerror or error}", FAILED) from None
         say(f"faults on purpose: http://127.0.0.1:{control.port}")
 
 
@@ -422,10 +414,9 @@ class Opening:
 
 
 def _ensure_topics(where: object, topics: list[tuple[str, int]], registry: TopicRegistry) -> None:
-    try:
-        for name, partition_count in topics:
+    for name, partition_count in topics:
+        with (
+            command_errors(OSError, prefix=f"{where}: ", status=FAILED),
+            command_errors(TopicError, prefix=f"--topic {name}:{partition_count}: ", status=FAILED),
+        ):
             registry.ensure(name, partition_count)
-    except TopicError as error:
-        raise CommandError(f"--topic {name}:{partition_count}: {error}", FAILED) from None
-    except OSError as error:
-        raise CommandError(f"{where}: {error.strerror or error}", FAILED) from None

@@ -14,7 +14,7 @@ import typer
 from attrs import evolve, frozen
 
 from groupcoord.cli.interrupts import FAILED
-from groupcoord.cli.messages import CommandError, read_given, say, write_text
+from groupcoord.cli.messages import CommandError, command_errors, read_given, say, write_text
 from groupcoord.cli.options import AsJson, HtmlFile, Jobs
 
 if TYPE_CHECKING:
@@ -142,15 +142,11 @@ def _report(reports: list[FleetReport], command: str, html: Path | None, *, as_j
 def _load(path: Path, settings: list[str]) -> list[Scenario]:
     from groupcoord.sim import ScenarioError, parse_variants, read_setting
 
-    try:
+    with command_errors(ScenarioError, prefix="--set: "):
         read = dict(read_setting(text) for text in settings)
-    except ScenarioError as error:
-        raise CommandError(f"--set: {error}") from None
     text = read_given(path)
-    try:
+    with command_errors(ScenarioError, prefix=f"{path}: "):
         return parse_variants(text, read)
-    except ScenarioError as error:
-        raise CommandError(f"{path}: {error}") from None
 
 
 def _print_trace(seed: int, options: WorldOptions) -> None:
