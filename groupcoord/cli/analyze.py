@@ -159,9 +159,7 @@ def analyze(
     an earlier run: its tables are replaced. Exit status: 0, 1 if --verify found a difference or the run failed, 2 if
     the command cannot be carried out.
     """
-    address = given_address(bootstrap_server, command_config)
-    if (address is not None) == bool(paths):
-        raise CommandError("give either paths or a cluster, by --bootstrap-server or --command-config")
+    address = given_address(bootstrap_server, command_config, paths)
     if lag_from_records and (paths or end_offsets or poll):
         raise CommandError("--lag-from-records needs a cluster, and does not support paths, --end-offsets or --poll")
     if metrics is not None and not follow:
@@ -173,6 +171,8 @@ def analyze(
             )
         if engine is Engine.SPARK:
             raise CommandError("--poll does not support --engine spark")
+        if address is None:
+            raise CommandError("--poll needs a cluster: give --bootstrap-server or --command-config, and no paths")
         with _folder(out) as place:
             _poll(address, exclude_group or (), place, interval if follow else None, metrics)
         return
@@ -315,14 +315,12 @@ def _follow(open_source: Callable[[], Source], out: str, interval_s: float, metr
 
 
 def _poll(
-    address: ClusterAddress | None,
+    address: ClusterAddress,
     exclude_groups: Sequence[str],
     out: str,
     interval_s: float | None,
     metrics: str | None,
 ) -> None:
-    if address is None:
-        raise CommandError("--poll needs a cluster: give --bootstrap-server or --command-config, and no paths")
     with _plain_errors(Engine.LOCAL):
         from groupcoord.analysis.poll.polling import Polling
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from groupcoord.analysis.errors import PipelineError
-from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.report.text import escape
 from groupcoord.cli import dump_records
 from groupcoord.cli.dump_records import (
@@ -110,8 +109,12 @@ def dump(
         types = (_parse_kinds if history else _parse_types)(record_type or ())
         times = _parse_time("--since", since), _parse_time("--until", until)
         filters = Filters(frozenset(group or ()), types, frozenset(partition or ()), *times)
-        address = given_address(bootstrap_server, command_config)
-        source = _open(as_files(paths or [], context), address, topic, filters, history=history)
+        address = given_address(bootstrap_server, command_config, paths)
+        if address is not None:
+            source = open_cluster(address, topic, filters.partitions)
+        else:
+            files = map(Path, as_files(paths or (), context))
+            source = open_files(files, topic, filters.partitions, by_partition=history)
     chosen = _format(output_format, topic, history=history)
 
     def made(parts: Parts) -> Iterator[Any]:
@@ -121,16 +124,6 @@ def dump(
     if filters.group_ids and not count:
         asked = "" if filters == Filters(filters.group_ids) else " with these filters"
         raise CommandError(f"no record of group {' or '.join(sorted(filters.group_ids))}{asked}", FAILED)
-
-
-def _open(
-    paths: list[str], address: ClusterAddress | None, topic: str, filters: Filters, *, history: bool
-) -> DumpInput:
-    if (address is not None) == bool(paths):
-        raise CommandError("give either paths or a cluster, by --bootstrap-server or --command-config")
-    if address is not None:
-        return open_cluster(address, topic, filters.partitions)
-    return open_files(map(Path, paths), topic, filters.partitions, by_partition=history)
 
 
 def _print(source: DumpInput, made: Callable[[Parts], Iterator[Any]], print_all: Callable[[Iterator[Any]], int]) -> int:

@@ -21,7 +21,6 @@ from groupcoord.cli.options import (
     Groups,
     Interval,
     Metrics,
-    given_address,
     served_metrics,
 )
 
@@ -78,14 +77,15 @@ def lag(
     """
     from groupcoord.analysis.errors import InputError, PipelineError
     from groupcoord.analysis.live.cluster import cluster_id_of
+    from groupcoord.analysis.live.settings import cluster_address
     from groupcoord.analysis.options import Selection
     from groupcoord.cli.console import open_console
     from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 
     with command_errors(PipelineError, status=FAILED), command_errors(InputError):
-        address = given_address(bootstrap_server, command_config)
-        if address is None:
+        if not bootstrap_server and command_config is None:
             raise CommandError("name a cluster, by --bootstrap-server or --command-config")
+        address = cluster_address(bootstrap_server, command_config)
         shown = _Shown(tuple(groups or ()), partitions or bool(groups), min_lag, as_json)
         selection = Selection(excluded_groups=exclude_group or ())
         console = open_console()

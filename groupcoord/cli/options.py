@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,10 +78,17 @@ HtmlFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="W
 JunitFile = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")]
 
 
-def given_address(bootstrap_server: str, command_config: str | None) -> ClusterAddress | None:
+def given_address(
+    bootstrap_server: str, command_config: str | None, paths: Collection[str] | None
+) -> ClusterAddress | None:
+    """Return the address of the cluster to read, or None if paths are given instead."""
     from groupcoord.analysis.live.settings import cluster_address
+    from groupcoord.cli.messages import CommandError
 
-    return cluster_address(bootstrap_server, command_config) if bootstrap_server or command_config is not None else None
+    is_cluster = bool(bootstrap_server) or command_config is not None
+    if is_cluster == bool(paths):
+        raise CommandError("give either paths or a cluster, by --bootstrap-server or --command-config")
+    return cluster_address(bootstrap_server, command_config) if is_cluster else None
 
 
 def metrics_address(text: str) -> tuple[str, int]:

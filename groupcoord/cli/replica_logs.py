@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import typer
@@ -15,17 +15,11 @@ import typer
 from groupcoord.analysis.errors import PipelineError, first_line
 from groupcoord.cli.interrupts import FAILED
 from groupcoord.cli.messages import CommandError, command_errors
-from groupcoord.clock import Clock
-from groupcoord.core.messages import Node
 
 if TYPE_CHECKING:
+    from groupcoord.cluster.documents import SlotDocuments
     from groupcoord.cluster.nats import NatsSlotLog
     from groupcoord.cluster.postgres import PostgresSlotLog
-    from groupcoord.cluster.slot_log import SlotLog
-    from groupcoord.host.cluster_node import ClusterNode
-    from groupcoord.host.node_servers import Sockets
-    from groupcoord.host.opening import Storage
-
 
 _POSTGRES = ("postgresql://", "postgres://")
 _NATS = ("nats://", "tls://")
@@ -52,17 +46,21 @@ def _copied(url: str, context: typer.Context) -> str:
     return folder
 
 
-def slot_log_at(url: str) -> PostgresSlotLog | NatsSlotLog:
+def slot_log_at(url: str, *, warns: bool = True) -> PostgresSlotLog | NatsSlotLog:
     """Return the slot log at a URL, with its name after ``#``, without opening it."""
     where, _, name = url.partition("#")
     name = name or "groupcoord"
+    slot_log: PostgresSlotLog | NatsSlotLog
     if url.startswith(_NATS):
         from groupcoord.cluster.nats import NatsSlotLog
 
-        return NatsSlotLog(where, name=name)
-    from groupcoord.cluster.postgres import PostgresSlotLog
+        slot_log = NatsSlotLog(where, name=name)
+    else:
+        from groupcoord.cluster.postgres import PostgresSlotLog
 
-    return PostgresSlotLog(where, name=name)
+        slot_log = PostgresSlotLog(where, name=name)
+    slot_log.warns = warns
+    return slot_log
 
 
 async def _copy(url: str, folder: Path) -> None:
@@ -81,41 +79,30 @@ def without_secrets(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
-class SharedLog:
-    """A log that several nodes share, by its URL; ``documents`` are the metadata that they share."""
+class SharedLog(NamedTuple):
+    """A log that several nodes share, and the metadata that they share in it."""
 
-    def __init__(self, url: str, node_id: int) -> None:
-        if not is_of_replicas(url):
-            raise CommandError(f"--cluster takes {'…, '.join(SCHEMES)}…; there is no other engine")
-        self._url, self._node_id = url, node_id
-        self.place = without_secrets(url)
-        with command_errors(ValueError, prefix="--cluster: "):
-            self._slot_log()
-        from groupcoord.cluster.documents import SlotDocuments
+    url: str
+    node_id: int
+    documents: SlotDocuments
 
-        self.documents = SlotDocuments(self._silent_slot_log)
+    @property
+    def place(self) -> str:
+        return without_secrets(self.url)
 
-    def _slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
-        return slot_log_at(self._url)
 
-    def _silent_slot_log(self) -> AbstractAsyncContextManager[SlotLog]:
-        slot_log = slot_log_at(self._url)
-        slot_log.warns = False
-        return slot_log
+def open_shared(url: str, node_id: int) -> SharedLog:
+    """Open the metadata at a URL for a node."""
+    if not is_of_replicas(url):
+        raise CommandError(f"--cluster takes {'…, '.join(SCHEMES)}…; there is no other engine")
+    with command_errors(ValueError, prefix="--cluster: "):
+        slot_log_at(url)
+    from groupcoord.cluster.documents import SlotDocuments
+    from groupcoord.cluster.slot_log import SlotLogError
 
-    def open(self) -> None:
-        from groupcoord.cluster.slot_log import SlotLogError
-
-        try:
-            self.documents.open()
-        except (SlotLogError, TimeoutError) as error:
-            raise CommandError(f"{self.place}: {first_line(error)}", FAILED) from None
-
-    def close(self) -> None:
-        self.documents.close()
-
-    def node(self, storage: Storage, clock: Clock, node: Node, sockets: Sockets) -> ClusterNode:
-        from groupcoord.host.cluster_node import ClusterNode
-
-        own = node._replace(node_id=self._node_id)
-        return ClusterNode(storage, self.documents, clock, own, sockets, self._slot_log)
+    shared = SharedLog(url, node_id, SlotDocuments(partial(slot_log_at, url, warns=False)))
+    try:
+        shared.documents.open()
+    except (SlotLogError, TimeoutError) as error:
+        raise CommandError(f"{shared.place}: {first_line(error)}", FAILED) from None
+    return shared

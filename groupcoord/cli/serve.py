@@ -130,11 +130,10 @@ def _metrics_place(address: str | None, port: int | None, host: str) -> tuple[st
 
 
 def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
-    from groupcoord.cli.replica_logs import SharedLog
+    from groupcoord.cli.replica_logs import open_shared
 
-    shared = SharedLog(url, node_id)
-    stack.callback(shared.close)
-    shared.open()
+    shared = open_shared(url, node_id)
+    stack.callback(shared.documents.close)
     return shared
 
 
@@ -306,8 +305,12 @@ def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
 def _serve_in_cluster(
     shared: SharedLog, opening: Opening, advertised: Node, sockets: Sequence[Sockets], pages: _Pages
 ) -> None:
-    storage = opening.for_cluster(shared.documents)
-    node = shared.node(storage, opening.clock, advertised, sockets[0])
+    from groupcoord.cli.replica_logs import slot_log_at
+    from groupcoord.host.cluster_node import ClusterNode
+
+    storage, own = opening.for_cluster(shared.documents), advertised._replace(node_id=shared.node_id)
+    new_slot_log = partial(slot_log_at, shared.url)
+    node = ClusterNode(storage, shared.documents, opening.clock, own, sockets[0], new_slot_log)
     _run(node, pages, lambda: _announce(sockets, f"groups in {shared.place}", advertised, storage.topics))
 
 
