@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, LogStoreError, StorageError, TakesAnswers, Ticket
@@ -31,22 +32,19 @@ class BatchingLogStore:
         self._store = store
         self._transaction_records_max = transaction_records_max
         self._writing = threading.Lock()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # for what follows
         self._waiting: deque[tuple[Ticket, Sequence[LogRecord]]] = deque()
-        self._answers: deque[tuple[Ticket, int | LogStoreError]] = deque()
+        self._answers: deque[Callable[[TakesAnswers], None]] = deque()
         self._failed: set[int] = set()
         self._coordinator: TakesAnswers | None = None
-        self._wants_look = False
         self._is_closed = False
-        self._is_busy = False
-        self._thread = threading.Thread(target=self._work, name="groupcoord-log", daemon=True)
-        self._thread.start()
+        self._is_compacting = False
+        self._thread = ThreadPoolExecutor(1, "groupcoord-log")
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
         """Set the coordinator that receives the answers, in the writing thread."""
-        with self._changed:
-            self._coordinator = coordinator
-            self._changed.notify_all()
+        self._coordinator = coordinator
+        self._begin(self._tell)
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
         """Queue records for writing; the answer comes later.
@@ -54,11 +52,13 @@ class BatchingLogStore:
         Raises:
             StorageError: the store was closed.
         """
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 raise StorageError("the log store was closed")
             self._waiting.append((ticket, records))
-            self._changed.notify_all()
+            # Later ones wait for the same transaction.
+            if len(self._waiting) == 1:
+                self._thread.submit(self._work)
 
     @property
     def lease_ms(self) -> int:
@@ -67,9 +67,7 @@ class BatchingLogStore:
 
     def check_ownership(self) -> bool:
         """Request a look at the owner's row between two transactions; the answer comes later."""
-        with self._changed:
-            self._wants_look = True
-            self._changed.notify_all()
+        self._begin(self._look)
         return False
 
     def read(self, partition: int) -> Iterator[LogRecord]:
@@ -81,8 +79,8 @@ class BatchingLogStore:
         # A load must see all earlier appends. This thread writes them, since the other may wait for it to take an
         # answer.
         while self._write_some():
-            pass
-        with self._changed:
+            self._begin(self._tell)
+        with self._lock:
             self._failed.discard(partition)
         return self._store.read(partition)
 
@@ -100,8 +98,11 @@ class BatchingLogStore:
 
     def flush(self) -> None:
         """Wait until all appends are written or refused and their answers are delivered."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or not (self._has_work() or self._is_busy))
+        is_done = False
+        while not (is_done or self._is_closed):
+            # The thread takes one after the other.
+            self._thread.submit(int).result()
+            is_done = not self._waiting
 
     def close(self) -> None:
         """Write waiting appends, deliver their answers, and close the store. Close the coordinator first."""
@@ -111,55 +112,43 @@ class BatchingLogStore:
 
     def abandon(self) -> None:
         """Close as a killed process does: waiting appends are lost."""
-        with self._changed:
+        with self._lock:
             self._waiting.clear()
         self._end()
         self._store.abandon()
 
     # ------------------------------------------------------------ the thread
 
-    def _end(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        self._thread.join()
+    def _begin(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._thread.submit(work)
 
-    def _has_work(self) -> bool:
-        return bool(self._waiting or (self._coordinator and (self._answers or self._wants_look)))
+    def _end(self) -> None:
+        with self._lock:
+            self._is_closed = True
+        self._thread.shutdown(cancel_futures=True)
 
     def _work(self) -> None:
-        is_dirty = False
-        while True:
-            with self._changed:
-                self._is_busy = False
-                self._changed.notify_all()
-                # Portions are compacted until none is left or there is work.
-                if not is_dirty:
-                    self._changed.wait_for(lambda: self._is_closed or self._has_work())
-                if self._is_closed:
-                    return
-                has_work = self._is_busy = self._has_work()
-            if has_work:
-                self._look()
-                self._write_some()
-                self._tell()
-                is_dirty = True
-            else:
-                is_dirty = self._compact_some()
+        self._write_some()
+        self._tell()
+        if self._waiting:  # more than one transaction may have
+            self._begin(self._work)
+        if not self._is_compacting:
+            self._is_compacting = True
+            self._begin(self._compact_some)
 
-    def _compact_some(self) -> bool:
+    def _compact_some(self) -> None:
+        """Compact a portion, and the next one later, unless appends wait."""
         try:
-            return self._store.compact_some(0)
+            self._is_compacting = bool(self._waiting) or self._store.compact_some(0)
         except Exception:
             logger.exception("compaction has failed")
-            return False
+            self._is_compacting = False
+        if self._is_compacting:
+            self._begin(self._compact_some)
 
     def _look(self) -> None:
-        with self._changed:
-            coordinator = self._coordinator if self._wants_look else None
-            if coordinator is None:
-                return
-            self._wants_look = False
         error: LogStoreError | None = None
         try:
             self._store.check_ownership()
@@ -168,7 +157,8 @@ class BatchingLogStore:
         except Exception as unknown:
             logger.exception("a look at the owner of the log has failed")
             error = StorageError(repr(unknown))
-        self._pass_on(partial(coordinator.ownership_checked, error))
+        self._answers.append(lambda coordinator: coordinator.ownership_checked(error))
+        self._tell()
 
     def _write_some(self) -> bool:
         with self._writing:
@@ -181,19 +171,18 @@ class BatchingLogStore:
                 logger.exception("an append has failed")
                 # An exception must not stop the thread; what was written is unknown.
                 outcomes = [AppendOutcomeUnknownError(repr(error))] * len(appends)
-            with self._changed:
+            with self._lock:
                 for (ticket, _), outcome in zip(appends, outcomes, strict=True):
-                    self._answers.append((ticket, outcome))
+                    self._answers.append(partial(_answer, ticket, outcome))
                     if isinstance(outcome, LogStoreError) and outcome.outcome_unknown:
                         # The coordinator unloads the log partition, and appends queued before that must not follow.
                         self._failed.add(ticket.partition)
-                self._changed.notify_all()
             return True
 
     def _take_waiting(self) -> list[tuple[Ticket, Sequence[LogRecord]]]:
         appends: list[tuple[Ticket, Sequence[LogRecord]]] = []
         count = 0
-        with self._changed:
+        with self._lock:
             while self._waiting:
                 ticket, records = self._waiting[0]
                 if appends and count + len(records) > self._transaction_records_max:
@@ -206,20 +195,17 @@ class BatchingLogStore:
         return appends
 
     def _tell(self) -> None:
-        while True:
-            with self._changed:
-                if not self._answers or self._coordinator is None:
-                    return
-                # Without the lock, because the coordinator may append or read in turn.
-                ticket, outcome = self._answers.popleft()
-                coordinator = self._coordinator
-            if isinstance(outcome, LogStoreError):
-                self._pass_on(partial(coordinator.append_failed, ticket, outcome))
-            else:
-                self._pass_on(partial(coordinator.appended, ticket, outcome))
+        # Without the lock, because the coordinator may append or read in turn.
+        while self._answers and self._coordinator is not None:
+            answer = self._answers.popleft()
+            try:
+                answer(self._coordinator)
+            except Exception:  # raised by code that handles responses or events
+                logger.exception("the answer of the log store was not taken")
 
-    def _pass_on(self, answer: Callable[[], None]) -> None:
-        try:
-            answer()
-        except Exception:  # raised by code that handles responses or events
-            logger.exception("the answer of the log store was not taken")
+
+def _answer(ticket: Ticket, outcome: int | LogStoreError, coordinator: TakesAnswers) -> None:
+    if isinstance(outcome, LogStoreError):
+        coordinator.append_failed(ticket, outcome)
+    else:
+        coordinator.appended(ticket, outcome)
