@@ -257,8 +257,7 @@ class SlotStore:
     @property
     def owned(self) -> dict[int, int]:
         """The owned log partitions, with their epochs."""
-        found = sorted(self._owned.items())
-        return {partition: one.writer.epoch for partition, one in found if one.writer.state is State.OWNER}
+        return {partition: figures.epoch for partition, figures in self.figures().items()}
 
     def wants(self, partition: int) -> bool:
         """Return whether a log partition is owned or being taken over."""
@@ -271,20 +270,19 @@ class SlotStore:
 
     def figures(self) -> dict[int, PartitionFigures]:
         """Return the figures of each owned log partition."""
-        found = ((partition, epoch, self._owned[partition]) for partition, epoch in self.owned.items())
         return {
-            partition: PartitionFigures(epoch, one.appended_bytes, one.snapshot_bytes)
-            for partition, epoch, one in found
+            partition: PartitionFigures(one.writer.epoch, one.appended_bytes, one.snapshot_bytes)
+            for partition, one in sorted(self._owned.items())
+            if one.writer.state is State.OWNER
         }
 
     def next_operations(self) -> list[tuple[int, Operation]]:
         """Return the operations to execute now, at most one for each log partition."""
-        found = []
-        for partition, owned in self._owned.items():
-            operation = owned.writer.next_operation()
-            if operation is not None:
-                found.append((partition, operation))
-        return found
+        return [
+            (partition, operation)
+            for partition, owned in self._owned.items()
+            if (operation := owned.writer.next_operation()) is not None
+        ]
 
     def done(self, partition: int, operation: Operation, result: int | list[Slot] | Unknown | None) -> None:
         """Apply the result of an operation; see :meth:`~groupcoord.cluster.slot_writer.SlotWriter.done`."""
@@ -312,12 +310,12 @@ class SlotStore:
                 self.take_overs += 1
                 self._changes.append(Taken(partition, event.epoch))
             elif isinstance(event, Acknowledged):
-                self._answers.append(_asked(event.token))
+                self._answers.append(event.token)
             elif isinstance(event, Failed):
                 # Unknown outcomes make the coordinator unload the log partition, since its memory may differ from the
                 # log.
                 kind = AppendOutcomeUnknownError if event.is_unknown else NotLeaderError
-                self._answers.append((_asked(event.token)[0], kind(f"log partition {partition} is not owned here")))
+                self._answers.append((event.token[0], kind(f"log partition {partition} is not owned here")))
             else:
                 # give_up has removed it before, a loss has not.
                 self._owned.pop(partition, None)
@@ -326,12 +324,6 @@ class SlotStore:
 
 def _no_driver() -> None:
     """Default of ``on_work``."""
-
-
-def _asked(token: object) -> tuple[Ticket, int]:
-    assert isinstance(token, tuple), "what was given with the append"
-    ticket, base_offset = token
-    return ticket, base_offset
 
 
 # ---------------------------------------------------------------- bytes

@@ -15,7 +15,7 @@ second expects the fence's slot and succeeds. So all waiting appends go into the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar
 
@@ -93,13 +93,13 @@ class Loaded(NamedTuple):
 class Acknowledged(NamedTuple):
     """An append is in the log."""
 
-    token: Hashable
+    token: Any
 
 
 class Failed(NamedTuple):
     """An append never enters the log; it may if ``is_unknown``."""
 
-    token: Hashable
+    token: Any
     is_unknown: bool
 
 
@@ -148,15 +148,15 @@ class SlotWriter:
         self._steps = self._own()
         self._current: Operation | None = None  # issued, or to be issued again
         self._is_out = False
-        self._waiting: deque[tuple[Hashable, bytes]] = deque()
-        self._putting: list[Hashable] = []  # tokens of the appends in the current put
+        self._waiting: deque[tuple[object, bytes]] = deque()
+        self._putting: list[object] = []  # tokens of the appends in the current put
         self._snapshot: Iterator[_Steps[object]] = iter(())
         self._is_snapshot_next = False
         self._events: list[Event] = []
 
     # ------------------------------------------------------------ requests
 
-    def append(self, token: Hashable, body: bytes) -> None:
+    def append(self, token: object, body: bytes) -> None:
         """Queue an append. An event reports the result; events keep the order of appends."""
         if self.state is State.LOST:
             self._events.append(Failed(token, is_unknown=False))

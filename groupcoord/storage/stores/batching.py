@@ -38,7 +38,7 @@ class BatchingLogStore:
         self._failed: set[int] = set()
         self._coordinator: TakesAnswers | None = None
         self._is_closed = False
-        self._is_compacting = False
+        self._is_scheduled = self._is_compacting = False
         self._thread = ThreadPoolExecutor(1, "groupcoord-log")
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
@@ -56,9 +56,7 @@ class BatchingLogStore:
             if self._is_closed:
                 raise StorageError("the log store was closed")
             self._waiting.append((ticket, records))
-            # Later ones wait for the same transaction.
-            if len(self._waiting) == 1:
-                self._thread.submit(self._work)
+            self._schedule()
 
     @property
     def lease_ms(self) -> int:
@@ -129,22 +127,29 @@ class BatchingLogStore:
             self._is_closed = True
         self._thread.shutdown(cancel_futures=True)
 
+    def _schedule(self) -> None:
+        # What comes meanwhile shares the transaction.
+        if self._waiting and not self._is_scheduled:
+            self._is_scheduled = True
+            self._thread.submit(self._work)
+
     def _work(self) -> None:
+        self._is_scheduled = False
         self._write_some()
         self._tell()
-        if self._waiting:  # more than one transaction may have
-            self._begin(self._work)
-        if not self._is_compacting:
+        with self._lock:
+            self._schedule()  # a transaction may not have taken all
+        if not self._waiting and not self._is_compacting:
             self._is_compacting = True
             self._begin(self._compact_some)
 
     def _compact_some(self) -> None:
-        """Compact a portion, and the next one later, unless appends wait."""
+        """Compact a portion, and the next one later, while no append waits."""
+        self._is_compacting = False
         try:
-            self._is_compacting = bool(self._waiting) or self._store.compact_some(0)
+            self._is_compacting = not self._waiting and self._store.compact_some(0)
         except Exception:
             logger.exception("compaction has failed")
-            self._is_compacting = False
         if self._is_compacting:
             self._begin(self._compact_some)
 
