@@ -192,7 +192,7 @@ def _report(**fields: Any) -> None:
 
 
 class Story:
-    """The chapters in order, each with its claim, which is checked."""
+    """Chapters in order, each with its claim, which is checked."""
 
     def __init__(self, directory: Path, *, is_quick: bool) -> None:
         self._directory = directory

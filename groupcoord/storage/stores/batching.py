@@ -128,7 +128,7 @@ class BatchingLogStore:
         self._thread.shutdown(cancel_futures=True)
 
     def _schedule(self) -> None:
-        # What comes meanwhile shares the transaction.
+        # Appends that come until it begins share the transaction.
         if self._waiting and not self._is_scheduled:
             self._is_scheduled = True
             self._thread.submit(self._work)
