@@ -16,7 +16,7 @@ from groupcoord.core.groups.share.group import ShareGroupEnvironment
 from groupcoord.core.groups.streams.group import StreamsGroupEnvironment
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.host_queries import Host, LoneShareHost, ShareHost, create_no_topics
-from groupcoord.core.log.append_queue import Effects, PartitionWriter
+from groupcoord.core.log.log_partition import Effects, PartitionWriter
 from groupcoord.core.messages import Node
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition

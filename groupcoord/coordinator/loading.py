@@ -14,7 +14,7 @@ from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.log_store import LoadedCommits, LogRecord, LogRecords, LogStore, LogStoreError, Ticket
 
 if TYPE_CHECKING:
-    from groupcoord.core.log.append_queue import Append, AppendResult, LogPartition
+    from groupcoord.core.log.log_partition import Append, AppendResult, LogPartition
 
 _make_ticket = maker(Ticket)
 

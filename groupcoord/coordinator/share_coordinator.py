@@ -25,7 +25,7 @@ from groupcoord.core.host_queries import (
     ShareCoordinatorAnswered,
     known_ends,
 )
-from groupcoord.core.log.append_queue import Effects
+from groupcoord.core.log.log_partition import Effects
 from groupcoord.core.messages import Token
 from groupcoord.core.messages.request import Request
 from groupcoord.core.messages.share_state import ShareStateRequest, StateRequest, state_message

@@ -12,7 +12,7 @@ from groupcoord.config import Config
 from groupcoord.core.events import Cause
 from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.group import Deletion, Group
-from groupcoord.core.log.append_queue import Effects, PartitionWriter
+from groupcoord.core.log.log_partition import Effects, PartitionWriter
 from groupcoord.core.messages import Reply, Token, Waiting
 from groupcoord.core.observer import Observer
 from groupcoord.core.timers import TimerKey, TimerKind, TimerQueue

@@ -11,8 +11,7 @@ from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import Environments, GroupKinds
 from groupcoord.core.handler_context import Handler, HandlerContext
 from groupcoord.core.host_queries import Found
-from groupcoord.core.log.append_queue import LogPartition, PartitionWriter
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState, LogPartition, PartitionWriter
 from groupcoord.core.log.records import Record
 from groupcoord.core.messages import OffsetCommit, OffsetDelete, Token, TxnOffsetCommit, Waiting
 from groupcoord.core.messages.request import GroupRequest

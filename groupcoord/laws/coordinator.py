@@ -9,7 +9,7 @@ from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.groups.group import Group
-from groupcoord.core.log.hard_state import HardState, RecordsOfGroup
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
@@ -19,6 +19,7 @@ from groupcoord.core.log.records import (
     OffsetTombstone,
     OpaqueRecord,
     Record,
+    RecordsOfGroup,
     TransactionMarker,
 )
 from groupcoord.core.messages import (

@@ -8,7 +8,7 @@ from typing import Any
 from groupcoord.cluster.replica import carry_out
 from groupcoord.cluster.slot_log import SlotLog
 from groupcoord.cluster.slot_store import SlotStore, Taken
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.log_store import LogRecord, LogStoreError, Ticket
 
 from .nodes import at_once, new_tag

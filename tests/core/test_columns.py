@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, encode_each
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord, OffsetTombstone
 from groupcoord.core.messages.commits import (
     FetchedOffsets,

@@ -21,7 +21,7 @@ from groupcoord import (
     StoreContractError,
     Ticket,
 )
-from groupcoord.core.log.append_queue import AppendQueue
+from groupcoord.core.log.log_partition import AppendQueue
 from groupcoord.errors import (
     AppendTimedOutError,
     LogStoreError,

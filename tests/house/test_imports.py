@@ -95,7 +95,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "assignors",  # whether a scenario names what there is
         "analysis.report",  # how it tells what came of it
         # its laws judge what is inside
-        *("core.log.records", "core.log.hard_state", "core.offsets", "core.timers"),
+        *("core.log.records", "core.log.log_partition", "core.offsets", "core.timers"),
         "core.host_queries",  # topics that applications of Kafka Streams need
         *(
             "core.groups.group",
@@ -239,7 +239,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
         *("groups.consumer.reconciliation", "groups.streams.reconciliation"),
     ),
     # facts: what the log says, and what is asked of any group
-    ("log.hard_state", "offsets.cache", "host_queries", "groups.group"),
+    ("log.log_partition", "offsets.cache", "host_queries", "groups.group"),
     ("share_partition",),
     # state of the groups of each type
     (
@@ -248,7 +248,7 @@ CORE_LAYERS: tuple[tuple[str, ...], ...] = (
         *("groups.streams.topology", "groups.streams.group"),
     ),
     # what handlers have in common: outputs, appends in flight, deletion and expiry
-    ("observer", "log.append_queue", "refusals", "handler_context"),
+    ("observer", "log.log_partition", "refusals", "handler_context"),
     ("offsets", "administration", "share_state.partition"),
     # handlers
     ("groups.base",),

@@ -25,7 +25,7 @@ FREE_OF_KINDS = (
     "refusals",
     "handler_context",
     "groups/group",
-    "log/append_queue",
+    "log/log_partition",
     "partition",
 )
 """Modules of the core that serve groups of all kinds, and so import the classes of none."""

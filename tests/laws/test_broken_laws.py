@@ -20,7 +20,7 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.handler_context import Writing
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     GroupMetadataRecord,

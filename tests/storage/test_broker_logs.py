@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, Ticket
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import OpaqueRecord
 from groupcoord.laws import check_bytes, check_hard_state_is_the_log, check_snapshot_rebuilds
 from groupcoord.messages import ConsumerGroupDescribe, DescribeGroups, GroupToFetch, ListGroups, OffsetFetch

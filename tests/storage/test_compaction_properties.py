@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from groupcoord import MemoryLogStore
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import CompleteTransaction, OffsetCommit, TxnOffsetCommit
 from groupcoord.storage.compaction import compactable_logs

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMetadataRecord,

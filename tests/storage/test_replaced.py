@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.log_store import LogRecord
 from groupcoord.storage.compaction import replaced_offsets

@@ -18,7 +18,7 @@ from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext, Writing
-from groupcoord.core.log.append_queue import Continuation
+from groupcoord.core.log.log_partition import Continuation
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY, Record
 from groupcoord.core.messages import JoinGroup, JoinGroupResponse, Reply, Token, Waiting
 from groupcoord.errors import ErrorCode

@@ -9,8 +9,7 @@ from attrs import field
 
 from groupcoord.config import Config, GroupType
 from groupcoord.core.fast_construct import define
-from groupcoord.core.log.hard_state import RecordsOfGroup
-from groupcoord.core.log.records import CommitKind, Record
+from groupcoord.core.log.records import CommitKind, Record, RecordsOfGroup
 from groupcoord.core.messages import (
     DeletedGroup,
     DeleteGroupsResponse,

@@ -345,4 +345,10 @@ class OpaqueRecord:
 GroupRecord = GroupMetadataRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 """Record of a group of any type, not a tombstone."""
 
+LoggedGroupRecord = tuple[int, GroupRecord]
+"""Offset in the log, and the record there."""
+
+RecordsOfGroup = dict[RecordKey, LoggedGroupRecord]
+"""The last record of each key of a group."""
+
 Record = OffsetCommitRecord | OffsetTombstone | GroupRecord | GroupTombstone | TransactionMarker | OpaqueRecord

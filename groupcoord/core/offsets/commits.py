@@ -9,7 +9,7 @@ from groupcoord.core.events import Cause
 from groupcoord.core.fast_construct import define, maker
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.log.append_queue import Continuation
+from groupcoord.core.log.log_partition import Continuation
 from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -16,7 +16,7 @@ from attrs import evolve, field
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.fast_construct import define
-from groupcoord.core.log.append_queue import Effects
+from groupcoord.core.log.log_partition import Effects
 from groupcoord.core.messages import (
     AlterShareGroupOffsets,
     CompleteTransaction,

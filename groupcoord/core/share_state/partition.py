@@ -14,7 +14,7 @@ from attrs import evolve
 
 from groupcoord.config import Config
 from groupcoord.core.fast_construct import define
-from groupcoord.core.log.append_queue import AppendQueue, Continuation, Effects, LogPartition
+from groupcoord.core.log.log_partition import AppendQueue, Continuation, Effects, LogPartition
 from groupcoord.core.messages import Reply, Token
 from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.messages.share_state import (

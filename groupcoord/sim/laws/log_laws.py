@@ -27,7 +27,7 @@ from groupcoord.core.groups.consumer.records import (
 )
 from groupcoord.core.groups.share.group import ShareGroupState
 from groupcoord.core.groups.streams.group import StreamsGroupState
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from groupcoord.clock import Clock
 from groupcoord.cluster.slot_log import Slot, SlotLog
-from groupcoord.core.log.hard_state import HardState
+from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     AssignedTopicPartitions,

@@ -14,8 +14,7 @@ from groupcoord.config.group_settings import GroupSettings
 from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.state import Draft, MemberT, StateT
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
-from groupcoord.core.log.hard_state import RecordsOfGroup
-from groupcoord.core.log.records import CommitKind, GroupTombstone, Record
+from groupcoord.core.log.records import CommitKind, GroupTombstone, Record, RecordsOfGroup
 from groupcoord.core.messages import (
     GroupToFetch,
     ListedGroup,

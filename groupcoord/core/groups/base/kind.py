@@ -18,7 +18,7 @@ from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, MemberTi
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember, find_sender
 from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
-from groupcoord.core.log.append_queue import Continuation
+from groupcoord.core.log.log_partition import Continuation
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,

@@ -13,7 +13,6 @@ from groupcoord.core.fast_construct import define, plain_members
 from groupcoord.core.groups.base.state import count
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
 from groupcoord.core.javacompat import hash_map_order
-from groupcoord.core.log.hard_state import RecordsOfGroup
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
     NO_TIMESTAMP,
@@ -22,6 +21,7 @@ from groupcoord.core.log.records import (
     GroupTombstone,
     MemberRecord,
     Record,
+    RecordsOfGroup,
 )
 from groupcoord.core.messages import (
     DescribedGroup,

@@ -20,7 +20,7 @@ from groupcoord.core.groups.classic.rebalance import (
 )
 from groupcoord.core.groups.group import Group, allows_session_timeout, why_not_found
 from groupcoord.core.handler_context import GroupKind, HandlerContext
-from groupcoord.core.log.append_queue import Append
+from groupcoord.core.log.log_partition import Append
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY
 from groupcoord.core.messages import (
     DescribedGroup,

@@ -12,7 +12,7 @@ from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.classic.group import GroupMetadata, GroupState, MemberMetadata
 from groupcoord.core.groups.group import Group
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.log.append_queue import Append, Continuation
+from groupcoord.core.log.log_partition import Append, Continuation
 from groupcoord.core.messages import JoinGroupResponse, JoinProtocol, SyncGroupResponse
 from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
