@@ -10,9 +10,8 @@ Transaction markers have no group; each is passed to the groups that its produce
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain, islice
-from typing import Any, NamedTuple
+from itertools import groupby, islice
+from operator import itemgetter
 from uuid import UUID
 
 import pyarrow as pa
@@ -21,11 +20,10 @@ import pyarrow.compute as pc
 from groupcoord.analysis.decode.parquet import Runs, every, is_offset_record
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD, RECORDS, Column, arrow_schema
 from groupcoord.analysis.fold.commits import is_marker
-from groupcoord.analysis.fold.history.rows import NO_PARTITIONS, by_topic, decode_partitions
+from groupcoord.analysis.fold.history.rows import NO_PARTITIONS, Row, by_topic, decode_partitions
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.columns import offset_columns
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.consumer.group import ConsumerGroup, preferred_assignor
@@ -34,17 +32,14 @@ from groupcoord.core.log.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ZERO_UUID,
-    CommitRecords,
-    CommittedTopic,
     OffsetCommitRecord,
     OffsetTombstone,
     Record,
     TransactionMarker,
-    topic_of_record,
 )
 from groupcoord.core.messages import ConsumerGroupDescribe, DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.errors import ErrorCode
-from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
+from groupcoord.log_store import LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record
 from groupcoord.schema.engine import uuid_text
 
@@ -57,7 +52,7 @@ ROWS_MAX = 4_096
 RECORDS_FIELD = "records"
 NO_PARTITION = -1
 _ONE_PARTITION = Config(offsets_topic_num_partitions=1)
-_SAME_IN_A_RUN = ("topic", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
+_OF_COMMIT = ("leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms")
 
 ANSWERS = (
     Column("log_partition", pa.int32(), "where the group's records lie"),
@@ -71,16 +66,11 @@ ANSWERS = (
 """Responses of coordinators: one row for each field of a group or an offset."""
 
 
-class _Key(NamedTuple):
-    log_partition: int
-    group_id: str
-
-
 class ReplayedLog:
     """Read-only log store of one group's records, which are streamed."""
 
-    def __init__(self, entries: Iterable[LogRecord | LoadedCommits]) -> None:
-        self._entries = entries
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = rows
         self.record_count = 0
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
@@ -89,30 +79,33 @@ class ReplayedLog:
     def read(self, partition: int) -> Iterator[LogRecord]:
         raise StorageError("these records can only be read by read_last")
 
-    def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
-        for entry in self._entries:
-            self.record_count += len(entry.record) if isinstance(entry, LoadedCommits) else 1
-            yield entry
+    def read_last(self, partition: int) -> Iterator[LogRecord]:
+        last_offset: int | None = None
+        for row in self._rows:
+            if row["log_offset"] != last_offset:  # a damaged log, or a copy of one, may hold a record twice
+                self.record_count += 1
+                yield LogRecord(_record(row), -1, row["log_offset"])
+            last_offset = row["log_offset"]
 
 
 def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Load each group's records into a coordinator, and yield its responses."""
+    """Load each group's records, which are sorted, into a coordinator, and yield its responses."""
     schema = arrow_schema(ANSWERS)
-    runs = _Runs(batches)
-    for key in runs:
-        answers = _answers(key, ReplayedLog(runs.entries(key)))
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for (partition, group_id), records in groupby(rows, itemgetter("log_partition", "group_id")):
+        answers = _answers(partition, group_id, ReplayedLog(records))
         while some := list(islice(answers, ROWS_MAX)):
             yield pa.RecordBatch.from_pylist(some, schema)
 
 
-def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
+def _answers(log_partition: int, group_id: str, log: ReplayedLog) -> Iterator[Row]:
     coordinator = GroupCoordinator(config=_ONE_PARTITION, clock=ManualClock(0), log_store=log)
     coordinator.load(0)
-    place = {"log_partition": key.log_partition, "group_id": key.group_id}
+    place = {"log_partition": log_partition, "group_id": group_id}
     yield place | {"field": RECORDS_FIELD, "number": log.record_count}
-    for field, text in _description(coordinator, key.group_id).items():
+    for field, text in _description(coordinator, group_id).items():
         yield place | {"field": field, "text": text}
-    (fetched,) = coordinator.call(OffsetFetch((GroupToFetch(key.group_id),))).groups
+    (fetched,) = coordinator.call(OffsetFetch((GroupToFetch(group_id),))).groups
     for topic in fetched.topics:
         for offset in topic.partitions:
             text = f"{offset.committed_offset}|{offset.committed_leader_epoch}|{offset.metadata}"
@@ -120,105 +113,23 @@ def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
             yield place | where | {"field": "offset", "text": text}
 
 
-class _Runs:
-    """Sorted batches, cut where the group changes."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches = chain.from_iterable(map(_by_group, batches))
-        self._next: tuple[_Key, pa.RecordBatch] | None = next(self._batches, None)
-
-    def __iter__(self) -> Iterator[_Key]:
-        """Yield each group; the next one follows once its entries have been read."""
-        while self._next is not None:
-            yield self._next[0]
-
-    def entries(self, key: _Key) -> Iterator[LogRecord | LoadedCommits]:
-        last_offset: int | None = None
-        while self._next is not None and self._next[0] == key:
-            batch = self._next[1]
-            yield from _entries(key.group_id, batch, last_offset)
-            last_offset = batch.column("log_offset")[-1].as_py()
-            self._next = next(self._batches, None)
-
-
-def _by_group(batch: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
-    partitions, group_ids = batch.column("log_partition").to_pylist(), batch.column("group_id").to_pylist()
-    start = 0
-    for end in range(1, batch.num_rows + 1):
-        is_end = end == batch.num_rows
-        if is_end or group_ids[end] != group_ids[start] or partitions[end] != partitions[start]:
-            yield _Key(partitions[start], group_ids[start]), batch.slice(start, end - start)
-            start = end
-
-
-def _entries(group_id: str, batch: pa.RecordBatch, last_offset: int | None) -> Iterator[LogRecord | LoadedCommits]:
-    """Yield the records of one group's rows, with adjacent plain commits of a topic merged."""
-    columns: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in REPLAYED}
-    offsets, topics = columns["log_offset"], columns["topic"]
-    is_plain = [
-        topic is not None and not tombstone and not transactional and expiry == -1 and key is None
-        for topic, tombstone, transactional, expiry, key in zip(
-            topics,
-            columns["tombstone"],
-            columns["is_transactional"],
-            columns["expire_timestamp_ms"],
-            columns["key"],
-            strict=True,
-        )
-    ]
-    alike = list(zip(*[columns[name] for name in _SAME_IN_A_RUN], strict=True))
-    start, count = 0, len(offsets)
-    while start < count:
-        end = start + 1
-        if offsets[start] == (offsets[start - 1] if start else last_offset):
-            start = end  # a damaged log, or a copy of one, may hold a record twice
-            continue
-        if is_plain[start]:
-            first = alike[start]
-            while end < count and is_plain[end] and offsets[end] == offsets[end - 1] + 1 and alike[end] == first:
-                end += 1
-        if end - start > 1:
-            kind, _ = topic_of_record(_commit(group_id, columns, start))
-            names = ("topic_partition", "committed_offset", "leader_epoch", "metadata")
-            topic = CommittedTopic(kind, offset_columns(*[columns[name][start:end] for name in names]))
-            yield LoadedCommits(offsets[start], CommitRecords((topic,)))
-        else:
-            yield LogRecord(_record(group_id, columns, start), -1, offsets[start])
-        start = end
-
-
-def _record(group_id: str, columns: dict[str, list[Any]], row: int) -> Record:
-    producer_id, producer_epoch = columns["producer_id"][row], columns["producer_epoch"][row]
-    if columns["kind"][row] == KIND_CONTROL:
-        return TransactionMarker(producer_id, producer_epoch, columns["control_type"][row] == 1)
-    key = columns["key"][row]
-    if columns["topic"][row] is None:
-        return decode_record(key or b"", columns["value"][row], producer_id, producer_epoch)
-    if columns["tombstone"][row]:
-        return OffsetTombstone(group_id, columns["topic"][row], columns["topic_partition"][row])
-    return _commit(group_id, columns, row)
-
-
-@lru_cache(1_024)
-def _uuid(raw: bytes) -> UUID:
-    return UUID(bytes=raw)
-
-
-def _commit(group_id: str, columns: dict[str, list[Any]], row: int) -> OffsetCommitRecord:
-    topic_id = columns["topic_id"][row]
-    is_transactional = columns["is_transactional"][row]
+def _record(row: Row) -> Record:
+    producer = row["producer_id"], row["producer_epoch"]
+    if row["kind"] == KIND_CONTROL:
+        return TransactionMarker(*producer, row["control_type"] == 1)
+    if row["topic"] is None:
+        return decode_record(row["key"] or b"", row["value"], *producer)
+    place = row["group_id"], row["topic"], row["topic_partition"]
+    if row["tombstone"]:
+        return OffsetTombstone(*place)
+    producer_id, producer_epoch = producer if row["is_transactional"] else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return OffsetCommitRecord(
-        group_id,
-        columns["topic"][row],
-        columns["topic_partition"][row],
-        columns["committed_offset"][row],
-        columns["leader_epoch"][row],
-        columns["metadata"][row],
-        columns["commit_timestamp_ms"][row],
-        columns["expire_timestamp_ms"][row],
-        ZERO_UUID if topic_id is None else _uuid(topic_id),
-        columns["producer_id"][row] if is_transactional else NO_PRODUCER_ID,
-        columns["producer_epoch"][row] if is_transactional else NO_PRODUCER_EPOCH,
+        *place,
+        row["committed_offset"],
+        **{name: row[name] for name in _OF_COMMIT},
+        topic_id=ZERO_UUID if row["topic_id"] is None else UUID(bytes=row["topic_id"]),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
 
 
