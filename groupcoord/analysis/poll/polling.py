@@ -30,7 +30,7 @@ from groupcoord.analysis.live.cluster import cluster_id_of, connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
 from groupcoord.analysis.options import Selection
-from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples, Figures, RebalanceCounts
+from groupcoord.analysis.pipeline.tables import HISTORY_ROWS_MAX, EndOffsetSamples, Figures
 from groupcoord.analysis.poll import rows
 from groupcoord.analysis.poll.lag import LagWatch, worst_first
 from groupcoord.analysis.poll.rows import (
@@ -46,87 +46,62 @@ from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.report.data.rows import standings
 from groupcoord.analysis.rules.anomalies import anomalies, assigned
 from groupcoord.analysis.rules.groups import Place
-from groupcoord.analysis.rules.lag import Ends
 from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
 TIMES_MAX = 10_000
 
 
-class PolledFigures:
-    """Report values, updated with each poll."""
+@frozen
+class PolledRows:
+    """Rows of the tables that a poll replaces, and its changes."""
 
-    def __init__(self, inputs: tuple[str, ...], groups: PolledGroups) -> None:
+    snapshot: Snapshot
+    changes: Changes
+    groups: Sequence[Row]
+    members: Sequence[Row]
+    lag: Sequence[Row]
+    anomalies: Sequence[Row]
+
+
+class PollFold:
+    """Fold of the polls of a run."""
+
+    def __init__(self, inputs: tuple[str, ...] = ("",)) -> None:
+        self.groups = PolledGroups()
+        self.count = 0
         self._inputs = inputs
-        self._groups = groups
-        self._polls = 0
         self._first_ms = 0
-        self._rebalances = RebalanceFigures(TIMES_MAX)
-
-    def take(self, snapshot: Snapshot, changes: Changes) -> None:
-        self._first_ms = self._first_ms or snapshot.at_ms
-        self._polls += 1
-        for row in changes.rebalances:
-            self._rebalances.add(row)
-
-    def report(
-        self,
-        snapshot: Snapshot,
-        groups: Sequence[Row],
-        lag: Sequence[Row],
-        anomalies: Sequence[Row],
-        tables: Mapping[str, int],
-        made_ms: int,
-    ) -> model.Report:
-        seen = self._groups.figures()
-        rows = group_rows(
-            groups,
-            {group_id: one.rebalances for group_id, one in seen.items()},
-            Counter(row["group_id"] for row in anomalies),
-            {group_id: one.commits for group_id, one in seen.items()},
-            {group_id: one.type for group_id, one in seen.items()},
-            standings(anomalies, lag),
-        )
-        offsets = sum(row["offset_count"] or 0 for row in groups)
-        overview = model.Overview(self._first_ms, snapshot.at_ms, current_offsets=offsets)
-        problems = tuple(f"{one.subject}: {one.text}" for one in snapshot.problems[: model.PROBLEMS_MAX])
-        return report_of_groups(
-            self._inputs,
-            overview,
-            groups,
-            rows,
-            self._rebalances,
-            anomalies,
-            lag,
-            title=f"Consumer groups of {self._inputs[0]}",
-            made_ms=made_ms,
-            tables=tables,
-            polls=model.Polls(self._polls, self._first_ms, snapshot.at_ms, len(snapshot.problems), problems),
-        )
-
-
-class PolledAnomalies:
-    """Facts for anomalies, updated with each poll."""
-
-    def __init__(self) -> None:
+        self._samples = EndOffsetSamples()
+        self._lags = LagWatch(self._next_record_ms)
+        self._figures = RebalanceFigures(TIMES_MAX)
+        self._causes: Counter[tuple[str, str]] = Counter()
         self._rebalances: deque[Row] = deque(maxlen=HISTORY_ROWS_MAX)
         self._since_ms: dict[str, int] = {}
 
-    def take(
-        self,
-        snapshot: Snapshot,
-        changes: Changes,
-        groups: Iterable[Row],
-        members: Iterable[Row],
-        watch: LagWatch,
-        ends: Ends,
+    def take(self, snapshot: Snapshot) -> PolledRows:
+        self.count += 1
+        self._first_ms = self._first_ms or snapshot.at_ms
+        changes = self.groups.take(snapshot)
+        for row in changes.rebalances:
+            self._figures.add(row)
+            self._causes[row["group_id"], row["cause"]] += 1
+            self._rebalances.append(row | {"log_partition": None})
+        schema = arrow_schema(LIVE_END_OFFSETS)
+        self._ends = self._samples.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
+        lag = self._lags.take(snapshot)
+        groups, members = list(rows.group_rows(snapshot)), list(rows.member_rows(snapshot))
+        found = self._anomalies(snapshot, changes, groups, members)
+        return PolledRows(snapshot, changes, groups, members, lag, found)
+
+    def _anomalies(
+        self, snapshot: Snapshot, changes: Changes, groups: Sequence[Row], members: Sequence[Row]
     ) -> list[Row]:
         """Return the anomalies (:data:`groupcoord.analysis.decode.schema.ANOMALIES`).
 
         Changed offsets count as commits. Repeated commits of one offset are invisible, so a stall shows as a stop.
         """
         now_ms = snapshot.at_ms
-        self._rebalances.extend(row | {"log_partition": None} for row in changes.rebalances)
         told = {group_id: one.offsets is not None for group_id, one in snapshot.groups.items()}
         self._since_ms = {name: self._since_ms.get(name, now_ms) for name in told.keys() | snapshot.missing}
         self._since_ms |= {row["group_id"]: now_ms for row in changes.rebalances if row["group_id"] in self._since_ms}
@@ -140,7 +115,52 @@ class PolledAnomalies:
             REBALANCE: list(self._rebalances),
             **{kind: [] for kind in (DUPLICATE, REVOCATION, MEMBERSHIP)},
         }
-        return anomalies(found, _facts(watch), assigned(found), ends, now_ms)
+        return anomalies(found, _facts(self._lags), assigned(found), self._ends, now_ms)
+
+    def _next_record_ms(self, row: Row) -> int | None:
+        behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])
+        time = behind._replace(lag=row["lag"]).time_lag(row["committed_offset"])
+        return None if time is None else row["at_ms"] - time.lag_ms
+
+    def report(self, last: PolledRows, tables: Mapping[str, int], made_ms: int) -> Report:
+        """Return the report of all polls up to the last one."""
+        seen, snapshot = self.groups.figures(), last.snapshot
+        described = group_rows(
+            last.groups,
+            {group_id: one.rebalances for group_id, one in seen.items()},
+            Counter(row["group_id"] for row in last.anomalies),
+            {group_id: one.commits for group_id, one in seen.items()},
+            {group_id: one.type for group_id, one in seen.items()},
+            standings(last.anomalies, last.lag),
+        )
+        offsets = sum(row["offset_count"] or 0 for row in last.groups)
+        problems = tuple(f"{one.subject}: {one.text}" for one in snapshot.problems[: model.PROBLEMS_MAX])
+        return report_of_groups(
+            self._inputs,
+            model.Overview(self._first_ms, snapshot.at_ms, current_offsets=offsets),
+            last.groups,
+            described,
+            self._figures,
+            last.anomalies,
+            last.lag,
+            title=f"Consumer groups of {self._inputs[0]}",
+            made_ms=made_ms,
+            tables=tables,
+            polls=model.Polls(self.count, self._first_ms, snapshot.at_ms, len(snapshot.problems), problems),
+        )
+
+    def figures(self, last: PolledRows) -> Figures:
+        """Return the values for metrics. Beyond a limit all deleted groups are dropped from the rebalances."""
+        gone = {group_id for group_id, _ in self._causes} - {row["group_id"] for row in last.groups}
+        if len(gone) > GONE_MAX:
+            self._causes = Counter({of: count for of, count in self._causes.items() if of[0] not in gone})
+        return Figures(
+            last.snapshot.at_ms,
+            lag=worst_first(last.lag),
+            groups=last.groups,
+            rebalances=dict(self._causes),
+            anomalies=Counter((row["group_id"], row["kind"]) for row in last.anomalies),
+        )
 
 
 def _facts(watch: LagWatch) -> CommitFacts:
@@ -239,16 +259,9 @@ class Polling:
         self._address = address
         self._selection = Selection(excluded_groups=exclude_groups)
         self._clock = clock or SystemClock()
-        inputs = (f"kafka://{address.settings().bootstrap_servers}",)
+        self._fold = PollFold((f"kafka://{address.settings().bootstrap_servers}",))
         self._output = ResultDirectory(out)
-        self._groups = PolledGroups()
-        self._figures = PolledFigures(inputs, self._groups)
         self._counts = dict.fromkeys((*REPLACED, *APPENDED), 0)
-        self._number = 0
-        self._samples = EndOffsetSamples()
-        self._lags = LagWatch(self._next_record_ms)
-        self._rebalances: Counter[tuple[str, str]] = Counter()
-        self._anomalies = PolledAnomalies()
 
     def cluster_name(self) -> str:
         return cluster_id_of(self._address)
@@ -258,58 +271,30 @@ class Polling:
         with connection(self._address, begins_run=True) as (cluster, patience):
             while True:
                 snapshot = take_snapshot(
-                    cluster, patience, self._clock.now_ms, topics_of, self._groups.ids, self._selection
+                    cluster, patience, self._clock.now_ms, topics_of, self._fold.groups.ids, self._selection
                 )
                 tell(self._take(snapshot))
                 if is_stopped():
                     return
 
     def _take(self, snapshot: Snapshot) -> Polled:
-        self._number += 1
-        changes = self._groups.take(snapshot)
-        self._figures.take(snapshot, changes)
-        schema = arrow_schema(LIVE_END_OFFSETS)
-        self._ends = self._samples.take(pa.Table.from_pylist([one._asdict() for one in snapshot.ends], schema))
-        lag = self._lags.take(snapshot)
-        groups, members = list(rows.group_rows(snapshot)), list(rows.member_rows(snapshot))
-        anomalies = self._anomalies.take(snapshot, changes, groups, members, self._lags, self._ends)
-        self._replace("groups", groups)
-        self._replace("members", members)
+        found = self._fold.take(snapshot)
+        changes, under_way = found.changes, self._fold.groups.rebalances_under_way(snapshot.at_ms)
+        self._replace("groups", found.groups)
+        self._replace("members", found.members)
         self._replace("current_offsets", rows.offset_rows(snapshot))
-        self._replace("lag", lag)
-        self._replace("anomalies", (row | {"polled_ms": snapshot.at_ms} for row in anomalies))
+        self._replace("lag", found.lag)
+        self._replace("anomalies", (row | {"polled_ms": snapshot.at_ms} for row in found.anomalies))
         self._append("rebalances", changes.rebalances)
-        under_way = self._groups.rebalances_under_way(snapshot.at_ms)
         self._write("rebalances", UNDER_WAY, under_way, APPENDED["rebalances"])
         self._append("epochs", changes.epochs)
         self._append(END_OFFSETS_TABLE, [one._asdict() for one in snapshot.ends])
         self._append("problems", rows.problem_rows(snapshot))
         self._append("polls", [rows.poll_row(snapshot)])
         counts = self._counts | {"rebalances": self._counts["rebalances"] + len(under_way)}
-        report = self._figures.report(snapshot, groups, lag, anomalies, counts, self._clock.now_ms())
+        report = self._fold.report(found, counts, self._clock.now_ms())
         write_report(self._output, evolve(report, excluded_groups=self._selection.expressions))
-        kinds = Counter((row["group_id"], row["kind"]) for row in anomalies)
-        figures = Figures(
-            snapshot.at_ms,
-            lag=worst_first(lag),
-            groups=groups,
-            rebalances=self._rebalance_counts(groups, changes),
-            anomalies=kinds,
-        )
-        return Polled(self._number, snapshot, len(changes.rebalances), report, figures)
-
-    def _rebalance_counts(self, groups: Sequence[Row], changes: Changes) -> RebalanceCounts:
-        """Return the number of rebalances by group and cause; beyond a limit all deleted groups are dropped."""
-        self._rebalances.update((row["group_id"], row["cause"]) for row in changes.rebalances)
-        gone = {group_id for group_id, _ in self._rebalances} - {row["group_id"] for row in groups}
-        if len(gone) > GONE_MAX:
-            self._rebalances = Counter({of: count for of, count in self._rebalances.items() if of[0] not in gone})
-        return dict(self._rebalances)
-
-    def _next_record_ms(self, row: Row) -> int | None:
-        behind = self._ends.of(row["topic"], row["topic_partition"], row["committed_offset"])
-        time = behind._replace(lag=row["lag"]).time_lag(row["committed_offset"])
-        return None if time is None else row["at_ms"] - time.lag_ms
+        return Polled(self._fold.count, snapshot, len(changes.rebalances), report, self._fold.figures(found))
 
     def _replace(self, name: str, some: Iterable[Row]) -> None:
         self._counts[name] = self._write(name, "last", some, REPLACED[name])
@@ -317,8 +302,8 @@ class Polling:
     def _append(self, name: str, some: Iterable[Row]) -> None:
         """Add rows to a table. The first poll writes a file in any case, so that each table can be read."""
         found = list(some)
-        if found or self._number == 1:
-            self._counts[name] += self._write(name, f"poll-{self._number:08}", found, APPENDED[name])
+        if found or self._fold.count == 1:
+            self._counts[name] += self._write(name, f"poll-{self._fold.count:08}", found, APPENDED[name])
 
     def _write(self, name: str, part: str, some: Iterable[Row], columns: Columns) -> int:
         schema = arrow_schema(columns)

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from attrs import evolve
 
-from groupcoord.analysis.decode.schema import LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
-from groupcoord.analysis.pipeline.tables import EndOffsetSamples
-from groupcoord.analysis.poll.lag import LagWatch
-from groupcoord.analysis.poll.polling import PolledAnomalies
-from groupcoord.analysis.poll.rows import PolledGroups, group_rows, member_rows
+from groupcoord.analysis.poll.polling import PollFold
 
 from .test_lag import group, snapshot
 
 
-class Poll:
-    """Takes snapshots, as a run that polls does."""
-
-    def __init__(self) -> None:
-        self._groups = PolledGroups()
-        self._watch = LagWatch(lambda row: None)
-        self._samples = EndOffsetSamples()
-        self._anomalies = PolledAnomalies()
-
-    def __call__(self, one: Snapshot) -> list[dict[str, Any]]:
-        ends = pa.Table.from_pylist([end._asdict() for end in one.ends], arrow_schema(LIVE_END_OFFSETS))
-        changes = self._groups.take(one)
-        self._watch.take(one)
-        ends_then = self._samples.take(ends)
-        return self._anomalies.take(one, changes, group_rows(one), member_rows(one), self._watch, ends_then)
+def poll_of(fold: PollFold, one: Snapshot) -> list[dict[str, Any]]:
+    return list(fold.take(one).anomalies)
 
 
 def told(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int | None], str]:
@@ -41,7 +24,7 @@ def told(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int | None], str]:
 
 def test_silences_rewinds_and_idle_members_are_told() -> None:
     """As of a log: who moves no offset for five minutes though records come, who goes back, who never committed."""
-    poll = Poll()
+    poll = partial(poll_of, PollFold())
     for at_s in range(0, 420, 10):
         stuck, busy = min(10 + at_s, 40), 2 * at_s if at_s != 100 else 50
         idle = group("idle", {}, owned=(3,))
@@ -61,7 +44,7 @@ def test_silences_rewinds_and_idle_members_are_told() -> None:
 
 def test_nothing_is_said_of_what_is_not_told() -> None:
     """A group with denied offsets may have some; one without a response keeps its former state."""
-    poll = Poll()
+    poll = partial(poll_of, PollFold())
     hidden = evolve(group("hidden", {}, owned=(2,)), offsets=None)
     for at_s in range(0, 400, 10):
         moving = {0: min(at_s, 30)}
@@ -74,7 +57,7 @@ def test_nothing_is_said_of_what_is_not_told() -> None:
 
 
 def test_clients_that_come_and_go_flap_and_their_group_storms() -> None:
-    poll = Poll()
+    poll = partial(poll_of, PollFold())
     for number in range(9):
         owned = (0, 1) if number % 2 else ()
         one = group("g", {0: number}, owned=owned)

@@ -11,8 +11,8 @@ from groupcoord.analysis.fold.history.causes import EXPIRY_OR_LEAVE, JOIN, METAD
 from groupcoord.analysis.fold.history.rows import CLASSIC, CONSUMER
 from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
-from groupcoord.analysis.poll.polling import PolledFigures
-from groupcoord.analysis.poll.rows import PolledGroups, Row, group_rows, lag_rows
+from groupcoord.analysis.poll.polling import PollFold
+from groupcoord.analysis.poll.rows import PolledGroups, Row
 from groupcoord.analysis.report.html.page import report_page
 from groupcoord.core.consumer_protocol import (
     Assignment,
@@ -175,14 +175,13 @@ def test_what_a_poll_does_not_tell_is_no_change() -> None:
 
 def test_the_page_says_that_it_was_polled() -> None:
     """Figures of all polls, what the last one lacks, and nothing about a log."""
-    groups = PolledGroups()
-    figures = PolledFigures(("kafka://broker:9092",), groups)
+    fold = PollFold(("kafka://broker:9092",))
     for one in (
         snapshot(1, {"a": classic("Stable", {"x": [0]}), "gone": classic("Stable", {"y": [1]})}, offset=5),
-        last := snapshot(2, {"a": classic("Stable", {"x": [0], "z": [1]}), "secret": None}, offset=9),
+        snapshot(2, {"a": classic("Stable", {"x": [0], "z": [1]}), "secret": None}, offset=9),
     ):
-        figures.take(one, groups.take(one))
-    report = figures.report(last, list(group_rows(last)), list(lag_rows(last)), [], {"groups": 2}, 50_000)
+        last = fold.take(one)
+    report = fold.report(last, {"groups": 2}, 50_000)
     told = {row.group_id: (row.state, row.members, row.trouble, row.commits) for row in report.groups}
 
     assert told == {"gone": (None, None, 3, 0), "a": ("Stable", 2, 1, 1), "secret": ("Stable", None, 0, 0)}
