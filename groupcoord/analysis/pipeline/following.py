@@ -160,22 +160,17 @@ class LocalFollowing(Run):
 
     def _read(self) -> None:
         read, row_count = Accounts(), 0  # of this update, which starts again if files change meanwhile
-        for task in self._tail.look():
-            runs = [
-                (number, pa.concat_tables(tables))
-                for number, batches in task.runs(RowSettings(WRITTEN_COLUMNS))
-                if (tables := [of_partition(batch, number) for batch in batches])
-            ]
-            task.check_unchanged()
-            for number, rows in runs:
-                read.add(rows)
-                row_count += rows.num_rows
-                for kind, row in self._logs.setdefault(number, CarriedLog(number)).add(rows):
-                    kept = self._told[kind]
-                    if kind == REBALANCE and len(kept) == kept.maxlen:
-                        self._gone[kept[0]["group_id"], kept[0]["cause"]] += 1
-                    kept.append(row)
-        self._tail.take()
+        for number, batches in self._tail.read(RowSettings(WRITTEN_COLUMNS)):
+            if not batches:
+                continue
+            rows = pa.concat_tables(of_partition(batch, number) for batch in batches)
+            read.add(rows)
+            row_count += rows.num_rows
+            for kind, row in self._logs.setdefault(number, CarriedLog(number)).add(rows):
+                kept = self._told[kind]
+                if kind == REBALANCE and len(kept) == kept.maxlen:
+                    self._gone[kept[0]["group_id"], kept[0]["cause"]] += 1
+                kept.append(row)
         self._load.take(read.load)
         if (damaged := corrupt(read.ranges())).num_rows:
             self._corrupt.append(damaged)

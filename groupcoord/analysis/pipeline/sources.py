@@ -186,6 +186,14 @@ class Tail:
         self._seen = extent.position(self._taken)
         return extent.tasks_between(self._taken, self._seen)
 
+    def read(self, settings: RowSettings) -> Iterator[tuple[int | None, list[pa.RecordBatch]]]:
+        """Yield the new rows of each run of a log partition. Files that changed meanwhile raise LogChangedError."""
+        for task in self.look():
+            runs = [(partition, list(rows)) for partition, rows in task.runs(settings)]
+            task.check_unchanged()
+            yield from runs
+        self.take()
+
     def take(self) -> None:
         """Note that all tasks of the last look were read."""
         self._taken = self._seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.decode.schema import KIND_RECORD
 from groupcoord.analysis.errors import InputError, LogCutError
 from groupcoord.analysis.fold.commits import CommitFacts
-from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION, Row
+from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.rows import SHARE
 from groupcoord.analysis.fold.history.share_partitions import SharePartitions
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES
@@ -103,28 +103,6 @@ SHARE_STATE_SETTINGS = RowSettings(("kind", "log_offset", "log_timestamp_ms", "k
 """Columns of ``__share_group_state``. Its records share only their framing with ``__consumer_offsets``."""
 
 
-class ShareStateFold:
-    """Fold of all log partitions of ``__share_group_state``."""
-
-    def __init__(self) -> None:
-        self._of: dict[int | None, SharePartitions] = {}
-        self._next_offsets: dict[int | None, int] = {}
-
-    def add(self, number: int | None, batches: Iterable[pa.RecordBatch]) -> None:
-        """Add rows of a log partition in log order, without those added before."""
-        states = self._of.setdefault(number, SharePartitions(number))
-        for batch in batches:
-            for kind, offset, at_ms, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if kind == KIND_RECORD and offset >= self._next_offsets.get(number, 0):
-                    self._next_offsets[number] = offset + 1
-                    record = decode_share_state(key or b"", value)
-                    if not isinstance(record, OpaqueRecord):
-                        states.add(offset, at_ms, record)
-
-    def rows(self, names: Mapping[str, str]) -> list[Row]:
-        return [row | {"topic": names.get(row["topic_id"])} for states in self._of.values() for row in states.rows()]
-
-
 _TABLE = "share_partitions"
 
 
@@ -137,7 +115,8 @@ class ShareStates:
 
     def _begin(self) -> None:
         self._tail = Tail(self._source.share_states())
-        self._fold: ShareStateFold | None = None
+        self._logs: dict[int | None, SharePartitions] = {}
+        self._next_offsets: dict[int | None, int] = {}
 
     def write(self, tables: FinishedTables) -> None:
         """Read new records, and write the table; nothing without the topic, or without permission."""
@@ -147,23 +126,27 @@ class ShareStates:
             self._begin()  # the topic was recreated: read it with the next update
         except InputError:
             pass
-        if self._fold is not None:
+        if self._logs:
             members = (row for row in tables.rows("members", ("type", "assignment")) if row["type"] == SHARE)
             assigned = (one for row in members for one in row["assignment"])
             names = {one["topic_id"]: one["topic"] for one in assigned if one["topic"] is not None}
             files = TableFiles(tables.results)
             excludes = self._source.selection.excludes
-            files.write_rows(_TABLE, [row for row in self._fold.rows(names) if not excludes(row["group_id"])])
+            found = (row for log in self._logs.values() for row in log.rows() if not excludes(row["group_id"]))
+            files.write_rows(_TABLE, [row | {"topic": names.get(row["topic_id"])} for row in found])
             tables.counts |= files.counts
 
     def _read(self) -> None:
-        for task in self._tail.look():
-            runs = [(number, list(batches)) for number, batches in task.runs(SHARE_STATE_SETTINGS)]
-            task.check_unchanged()
-            self._fold = self._fold or ShareStateFold()
-            for number, batches in runs:
-                self._fold.add(number, batches)
-        self._tail.take()
+        for number, batches in self._tail.read(SHARE_STATE_SETTINGS):
+            log = self._logs.setdefault(number, SharePartitions(number))
+            for columns in (batch.columns for batch in batches):
+                for kind, offset, at_ms, key, value in zip(*(column.to_pylist() for column in columns), strict=True):
+                    # Rows may come again after a file changed.
+                    if kind == KIND_RECORD and offset >= self._next_offsets.get(number, 0):
+                        self._next_offsets[number] = offset + 1
+                        record = decode_share_state(key or b"", value)
+                        if not isinstance(record, OpaqueRecord):
+                            log.add(offset, at_ms, record)
 
 
 ROWS_MAX = 100_000

@@ -6,6 +6,8 @@ that of the group's members and partitions, however long the log.
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import define, evolve, field
 
 from groupcoord.analysis.fold.history.causes import (
@@ -227,7 +229,8 @@ class GroupFold:
         elif view.generation == before.generation:
             self._replaced(before, view)
         else:
-            self._rebalance_row(before, view, self._around(before, view))
+            explanation = explain(before, view, self._around(before, view))
+            self._rebalance_row(before, view, explanation, started_ms=view.at_ms, ended_ms=_ended_ms(view))
         self._moved = False
         # Commits before a view are no evidence of how its members end.
         self._commits.clear()
@@ -258,15 +261,15 @@ class GroupFold:
             return
         if is_new:
             empty = evolve(view, generation=0, members={}, protocol=None, leader=None)
-            self._rebalance_row(empty, view, evolve(self._around(empty, view), is_complete=True))
-            self._rows[-1][1]["started_after_ms"] = None
+            explanation = explain(empty, view, evolve(self._around(empty, view), is_complete=True))
+            times = {"started_ms": view.at_ms, "ended_ms": _ended_ms(view)}
+            self._rebalance_row(empty, view, explanation, started_after_ms=None, **times)
             return
         why = _NOTHING_BEFORE
         if before is not None:
             why = f"generation {before.generation} came before: the group was deleted since, or records are missing"
         explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [why])
-        row = self._row(None, view, explanation)
-        self._rows.append((REBALANCE, row | {"started_after_ms": None, "ended_ms": _ended_ms(view)}))
+        self._rebalance_row(None, view, explanation, ended_ms=_ended_ms(view))
 
     def _is_new(self, view: GroupView) -> bool:
         """Return whether the group was created right before this view: compaction hides no generation."""
@@ -280,9 +283,8 @@ class GroupFold:
         if view.members.keys() == before.members.keys():
             return
         around = evolve(self._around(before, view), ended_ms=view.log_timestamp_ms, is_complete=True)
-        explanation = explain(before, view, around)
-        row = self._row(before, view, explanation)
-        self._rows.append((REBALANCE, row | {"started_ms": view.log_timestamp_ms, "ended_ms": view.log_timestamp_ms}))
+        times = dict.fromkeys(("started_ms", "ended_ms"), view.log_timestamp_ms)
+        self._rebalance_row(before, view, explain(before, view, around), **times)
 
     def _bury_classic(self, timestamp_ms: int) -> None:
         """Apply a classic group's tombstone: a deletion or, with members, a conversion."""
@@ -390,8 +392,7 @@ class GroupFold:
         evidence = [f"{new.identity} came back under a new member id"]
         explanation = Explanation(STATIC_REPLACE, [STATIC_REPLACE], 1.0, [new], [old], 0, evidence)
         after = evolve(before, log_offset=log_offset, log_timestamp_ms=timestamp_ms)
-        row = self._row(before, after, explanation)
-        self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
+        self._rebalance_row(before, after, explanation, started_ms=timestamp_ms, ended_ms=timestamp_ms)
 
     def _complete_open(self, log_offset: int) -> None:
         opened, self._open = self._open, None
@@ -416,12 +417,10 @@ class GroupFold:
             explanation.evidence = [*(explanation.evidence if explanation.joined else ()), _NOTHING_BEFORE]
         if opened.ended_ms is None:
             explanation.evidence.append("not every member came to this epoch")
-        row = self._row(before, after, explanation)
-        started_ms, target_ms = opened.began.log_timestamp_ms, self._modern.target_ms
-        row |= {"started_ms": started_ms, "target_ms": target_ms, "ended_ms": opened.ended_ms}
+        told: Row = {"target_ms": self._modern.target_ms, "ended_ms": opened.ended_ms}
         if opened.before is None or opened.before.generation == 0:
-            row |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
-        self._rows.append((REBALANCE, row))
+            told |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
+        self._rebalance_row(before, after, explanation, started_ms=opened.began.log_timestamp_ms, **told)
 
     # ------------------------------------------------------------ rows
 
@@ -432,18 +431,13 @@ class GroupFold:
         after = evolve(before, members={name: one for name, one in before.members.items() if name in left})
         explanation = explain(before, after, self._around(before, evolve(after, log_offset=self.last_offset)))
         explanation.evidence.append("the rebalance that follows is not in the log yet")
-        self._rows.append((REBALANCE, self._row(before, after, explanation) | {"type": CLASSIC}))
+        self._rebalance_row(before, after, explanation, type=CLASSIC)
 
-    def _rebalance_row(self, before: GroupView, after: GroupView, around: Surroundings) -> None:
-        explanation = explain(before, after, around)
-        row = self._row(before, after, explanation)
-        self._rows.append((REBALANCE, row | {"started_ms": after.at_ms, "ended_ms": _ended_ms(after)}))
-
-    def _row(self, before: GroupView | None, after: GroupView, explanation: Explanation) -> Row:
+    def _rebalance_row(self, before: GroupView | None, after: GroupView, explanation: Explanation, **told: Any) -> None:
         if self._traced is not None:
             self._traced.settle(explanation.departures, after.log_offset)
         conversion, self._conversion = self._conversion, None
-        return {
+        row = {
             "type": after.group_type,
             "from_generation": None if before is None else before.generation,
             "to_generation": after.generation,
@@ -457,6 +451,7 @@ class GroupFold:
             "missing_generations": 0 if before is None else max(after.generation - before.generation - 1, 0),
             "log_offset": after.log_offset,
         }
+        self._rows.append((REBALANCE, row | told))
 
     def _generation_row(self, view: GroupView) -> None:
         row = {
