@@ -35,8 +35,7 @@ from groupcoord.cli.messages import CommandError, command_errors, escape_json, e
 from groupcoord.cli.options import BootstrapServer, CommandConfig, Groups, Partitions, Topic, given_address
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.fast_construct import collector_paused
-from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.topics import SHARE_STATE_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from groupcoord.records.describe import SHARE_SNAPSHOT, SHARE_UPDATE, UNKNOWN
 from groupcoord.records.schemas import RecordType
 

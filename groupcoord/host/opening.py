@@ -19,8 +19,7 @@ from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.transactions.requests import API_KEYS as NO_TRANSACTION_KEYS
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
-from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.process import descriptor_limit
 from groupcoord.log_store import AbandonableStore, ListingStore, LogStore, MemoryLogStore, close_store

@@ -12,8 +12,8 @@ from groupcoord.broker.cluster.metadata import answer_metadata
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.work import do_whole
+from groupcoord.core.log.records import TRANSACTIONS_TOPIC
 from groupcoord.core.messages import Node
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.wire.broker_messages import Metadata, TopicEntry
 from groupcoord.wire.cluster_messages import AlterPartitionReassignments, PartitionToReassign
 

@@ -23,9 +23,9 @@ from groupcoord.broker.transactions.log import (
     TransactionState,
 )
 from groupcoord.broker.work import do_whole
+from groupcoord.core.log.records import TRANSACTIONS_TOPIC
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
 from groupcoord.core.router.authorization import Operation, Principal, Resource, ResourceType
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.transactions import decode_transaction_key, decode_transaction_value
 from groupcoord.storage.log.folder import LogFolder

@@ -13,6 +13,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.work import do_whole
+from groupcoord.core.log.records import TRANSACTIONS_TOPIC
 from groupcoord.core.messages import (
     GroupToFetch,
     OffsetFetch,
@@ -23,7 +24,6 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.host.opening import open_log_store, open_producer_ids, open_topic_directory
 from groupcoord.records.batches import encode_batch
 from groupcoord.storage.errors import FailedLogError

@@ -13,7 +13,7 @@ import pytest
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
-from groupcoord.core.topics import SHARE_STATE_TOPIC
+from groupcoord.core.log.records import SHARE_STATE_TOPIC
 from groupcoord.records.batches import encode_batch
 from tests.ports import free_port
 from tests.processes import ServerProcess

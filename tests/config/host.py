@@ -8,7 +8,7 @@ from typing import Any
 
 from groupcoord import Config
 from groupcoord.broker.topics.registry import Topic, TopicRegistry, ensure_internal_topic
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
+from groupcoord.core.log.records import TRANSACTIONS_TOPIC
 from groupcoord.records.batches import encode_batch, iter_batches
 from tests.broker.data_world import START_MS, DataWorld, batch, fetch_of, part
 from tests.broker.driving import feed

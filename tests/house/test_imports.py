@@ -85,7 +85,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("cluster", "core.router.authorization"),  # of a node that shares its log with others
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
         *("core.groups.share.group", "core.groups.streams.group"),  # which states groups can be in
-        "core.topics",
         "core.fast_construct",  # a process of its own may pause the garbage collector; a library may not
         *("log_store", "core.messages", "core.log.records", "errors"),
     ),
@@ -169,7 +168,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.consumer_protocol",
     ),
     "analysis.pipeline": (
-        *("analysis", "errors", "clock", "core.topics"),
+        *("analysis", "errors", "clock"),
         *("records.share_state", "core.log.records"),  # the log of share-partitions
     ),
     "analysis.pipeline.metrics": ("analysis", "clock"),

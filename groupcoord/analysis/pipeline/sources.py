@@ -56,7 +56,7 @@ from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.clock import SystemClock
-from groupcoord.core.topics import SHARE_STATE_TOPIC
+from groupcoord.core.log.records import SHARE_STATE_TOPIC
 
 SPLIT_BYTES = 16_777_216
 """Approximate bytes of a file read at a time; its rows are held until the file is known to be unchanged."""

@@ -17,10 +17,10 @@ from groupcoord.broker.work import Work, each, run_on_entries
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.javacompat import HashTable, buckets_of_copy, scala_set_order, string_hash, string_sort_key
-from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.log.records import INTERNAL_TOPICS, ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
+from groupcoord.core.topics import illegal_name_reason
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import Metadata, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic

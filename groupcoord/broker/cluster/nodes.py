@@ -23,10 +23,9 @@ from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.broker.work import Token, Work, deliver_replies
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.javacompat import partition_for
-from groupcoord.core.log.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from groupcoord.core.messages import Node
 from groupcoord.core.router.authorization import Authorize, Principal
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire import WireResponse
 from groupcoord.wire.broker_messages import CreatePartitions, CreateTopics, DeleteTopics

@@ -38,6 +38,7 @@ from groupcoord.core.host_queries import (
     ShareCoordinatorAnswered,
     known_ends,
 )
+from groupcoord.core.log.records import SHARE_STATE_TOPIC
 from groupcoord.core.messages import Node
 from groupcoord.core.messages.share_state import (
     ShareStateRequest,
@@ -46,7 +47,6 @@ from groupcoord.core.messages.share_state import (
 from groupcoord.core.router.authorization import Authorize
 from groupcoord.core.share_state.partition import AnyResult, TopicIdPartition, answer_of, part_of, results_of
 from groupcoord.core.share_state.records import parse_share_partition
-from groupcoord.core.topics import SHARE_STATE_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.log.settings import TopicLogSettings

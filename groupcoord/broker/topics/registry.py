@@ -18,8 +18,8 @@ from uuid import UUID, uuid4
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.config import Config
-from groupcoord.core.log.records import OFFSETS_TOPIC
-from groupcoord.core.topics import INTERNAL_TOPICS, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, illegal_name_reason
+from groupcoord.core.log.records import INTERNAL_TOPICS, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from groupcoord.core.topics import illegal_name_reason
 from groupcoord.errors import ErrorCode, GroupcoordError
 
 METADATA_TOPIC = "__cluster_metadata"

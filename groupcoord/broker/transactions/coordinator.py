@@ -33,7 +33,7 @@ from groupcoord.broker.work import Answer, Token, Waker, Work, each_long, each_p
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.javacompat import HashTable, hash_map_order, partition_for, scala_map_order, topic_partition_hash
-from groupcoord.core.log.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
+from groupcoord.core.log.records import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -42,7 +42,6 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal
-from groupcoord.core.topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import (

@@ -25,7 +25,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, ensure_internal_topic
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.javacompat import partition_for
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
+from groupcoord.core.log.records import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.storage.errors import TopicLogError
 from groupcoord.wire.broker_messages import TopicEntry

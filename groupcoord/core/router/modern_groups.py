@@ -12,7 +12,7 @@ from attrs import evolve
 
 from groupcoord.core.groups.group import says_more
 from groupcoord.core.javacompat import is_blank
-from groupcoord.core.log.records import ZERO_UUID
+from groupcoord.core.log.records import INTERNAL_TOPICS, ZERO_UUID
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -49,7 +49,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.share_groups import DescribeOneShareGroupResponse
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.core.router.split_requests import DescribedKind
-from groupcoord.core.topics import INTERNAL_TOPICS, illegal_name_reason
+from groupcoord.core.topics import illegal_name_reason
 from groupcoord.errors import ErrorCode
 
 MEMBER_ID_UNITS_MAX = 36

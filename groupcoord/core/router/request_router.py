@@ -94,7 +94,8 @@ from groupcoord.core.router.split_requests import (
     find_coordinator,
     with_operations,
 )
-from groupcoord.core.router.topics import (
+from groupcoord.core.topics import (
+    TopicResolver,
     hide_topics,
     identify_topics,
     merge_results,
@@ -102,7 +103,6 @@ from groupcoord.core.router.topics import (
     resolve_delete,
     resolve_fetch,
 )
-from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.core.router.topics import merge_results
+from groupcoord.core.topics import merge_results
 from groupcoord.errors import ErrorCode
 
 Owner = Callable[[int], Node | None]

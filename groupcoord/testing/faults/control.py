@@ -13,9 +13,8 @@ from groupcoord.broker.share.share_partitions import LedPartition
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.core.javacompat import partition_for
-from groupcoord.core.log.records import OFFSETS_TOPIC
+from groupcoord.core.log.records import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from groupcoord.core.share_state.records import DeliveryState
-from groupcoord.core.topics import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, UnknownNameError, did_you_mean
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server

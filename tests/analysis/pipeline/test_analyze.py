@@ -30,6 +30,7 @@ from groupcoord.cli import analyze as command
 from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from groupcoord.core.log.records import (
+    SHARE_STATE_TOPIC,
     NamedTopicPartitions,
     OffsetCommitRecord,
     ShareGroupCurrentMemberAssignmentRecord,
@@ -39,7 +40,6 @@ from groupcoord.core.log.records import (
     TopicPartitions,
 )
 from groupcoord.core.share_state.records import SharePartitionKey, ShareSnapshot, ShareUpdate, StateBatch
-from groupcoord.core.topics import SHARE_STATE_TOPIC
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.records.share_state import encode_share_state
