@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from groupcoord.analysis.fold.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.model import bin_width_ms, bins_of
-from groupcoord.analysis.report.html.layout import FILLS, style_sheet
+from groupcoord.analysis.report.html.layout import style_sheet
 from groupcoord.analysis.report.html.page import report_page
 from groupcoord.analysis.report.html.pictures import (
     COLUMN_WIDTH_MAX,
@@ -56,6 +56,7 @@ def contrast(first: str, second: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
+FILLS = dict(re.findall(r"\.([\w-]+)\{--fill:var\(--(\w+)\)\}", style_sheet()))
 SCHEMES = [
     dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root \{(.*?)\}", style_sheet(), re.DOTALL)
 ]
