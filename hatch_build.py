@@ -19,6 +19,9 @@ DATA_FOLDERS = ("groupcoord/conformance/transcripts", "groupcoord/testing/museum
 
 PARSERS: dict[str, Callable[[str], Any]] = {".json": json.loads, ".toml": tomllib.loads}
 
+LZMA_OF_TEXT = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}
+"""Literals depend on the byte before, not on the position in a word."""
+
 LIBDEFLATE_LEVEL = 10
 """3 % smaller than by zlib, in half a second; the higher levels gain 0.1 %."""
 
@@ -58,8 +61,19 @@ class SmallWheel(BuildHookInterface[Any]):
 
 
 def archived(folder: Path) -> bytes:
-    """Return a JSON object of the folder's data files, value by path, compressed. Equal files give equal bytes."""
+    """Return the values of the folder's data files by path, compressed. Equal files give equal bytes."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix in PARSERS)
     values = {path.relative_to(folder).as_posix(): PARSERS[path.suffix](path.read_text("utf-8")) for path in paths}
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    return lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
+    names: dict[tuple[str, ...], int] = {}
+    packed = _packed(values, names)
+    text = json.dumps([list(names), packed], ensure_ascii=False, separators=(",", ":"))
+    return lzma.compress(text.encode(), filters=[LZMA_OF_TEXT])
+
+
+def _packed(value: Any, names: dict[tuple[str, ...], int]) -> Any:
+    # An object becomes the number of its names and its values: a tenth smaller than with names.
+    if isinstance(value, dict):
+        return [names.setdefault(tuple(value), len(names)), *(_packed(each, names) for each in value.values())]
+    if isinstance(value, list):
+        return [-1, *(_packed(each, names) for each in value)]
+    return value

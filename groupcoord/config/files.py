@@ -56,9 +56,18 @@ def data_files(folder: Path) -> Iterator[tuple[str, Any]]:
     import lzma  # the server starts without it
 
     with lzma.open(f"{folder}.json.xz") as archive:
-        values: dict[str, Any] = json.load(archive)
-    for name, value in values.items():
+        names, packed = json.load(archive)
+    for name, value in _unpacked(packed, names).items():
         yield f"{folder}.json.xz/{name}", value
+
+
+def _unpacked(packed: Any, names: list[list[str]]) -> Any:
+    if not isinstance(packed, list):
+        return packed
+    kind, *values = packed
+    found = [_unpacked(each, names) for each in values]
+    # An object is the number of its names and its values; a list begins with -1.
+    return found if kind < 0 else dict(zip(names[kind], found, strict=True))
 
 
 def parse_json(text: str) -> Any:
