@@ -34,6 +34,8 @@ MAGIC_V2 = 2
 
 RECORD_BYTES_MIN = 7
 """Size of a record of format v2 without key, value and headers: seven fields of one byte."""
+RECORD_SIZE_MIN = RECORD_BYTES_MIN - 1
+"""The same without the first field, which holds the size."""
 
 LOG_OVERHEAD_BYTES = 12  # base offset and batch length
 _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -487,20 +489,20 @@ def _decode_records(
         offset = base_offset + ((raw >> 1) ^ -(raw & 1))
         raw = payload[position]
         if raw & 0x81:  # null, or at least 64 bytes
-            key, position = _sized(payload, position)
+            key, position = read_sized(payload, position)
         else:
             start = position + 1
             position = start + (raw >> 1)
             key = payload[start:position]
         raw = payload[position]
         if raw & 0x81:
-            value, position = _sized(payload, position)
+            value, position = read_sized(payload, position)
         else:
             start = position + 1
             position = start + (raw >> 1)
             value = payload[start:position]
         if payload[position]:
-            position = _skip_headers(payload, position)
+            position = skip_headers(payload, position)
         else:
             position += 1
         if position != record_end:
@@ -511,7 +513,8 @@ def _decode_records(
     return records
 
 
-def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
+def read_sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    """Read a key, a value, or the name or value of a header, behind its length."""
     raw = payload[position]
     position += 1
     if raw > 0x7F:
@@ -524,14 +527,52 @@ def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
     return payload[position:end], end
 
 
-def _skip_headers(payload: bytes, position: int) -> int:
+def skip_headers(payload: bytes, position: int) -> int:
+    """Return the position after the headers of a record."""
     raw, position = read_uvarlong(payload, position)
     if raw & 1:
         raise MalformedError("a negative number of headers")
     for _ in range(raw >> 1):
-        _, position = _sized(payload, position)
-        _, position = _sized(payload, position)
+        name, position = read_sized(payload, position)
+        _, position = read_sized(payload, position)
+        if name is None:
+            raise MalformedError("a header without a name")
     return position
+
+
+class RecordHead(NamedTuple):
+    """Beginning of a record.
+
+    Attributes:
+        timestamp_delta_ms, offset_delta: relative to the base timestamp and the base offset of the batch.
+        key_position: the position of the length of its key.
+    """
+
+    timestamp_delta_ms: int
+    offset_delta: int
+    key_position: int
+    end: int
+
+
+def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
+    """Yield the beginning of each record; MalformedError or IndexError if there are fewer."""
+    position, size_bytes = 0, len(payload)
+    # Compared with the available bytes, since a producer claims it.
+    check_record_count(record_count, size_bytes)
+    for _ in range(record_count):
+        size, start = read_varint(payload, position)
+        position = start + size
+        if size < RECORD_SIZE_MIN or position > size_bytes:
+            raise MalformedError(f"a record of {size} bytes, {size_bytes - start} left")
+        timestamp_delta_ms, behind = read_varint(payload, start + 1)  # after the attributes of the record
+        offset_delta, behind = read_varint(payload, behind)
+        yield RecordHead(timestamp_delta_ms, offset_delta, behind, position)
+
+
+def check_record_count(record_count: int, size_bytes: int) -> None:
+    """Raise MalformedError if the bytes are too few for so many records."""
+    if record_count * RECORD_BYTES_MIN > size_bytes:
+        raise MalformedError(f"there are no {record_count} records in {size_bytes} bytes")
 
 
 _NO_HEADERS = b"\x00"
@@ -575,25 +616,18 @@ def raw_records(batch: Batch, payload: bytes) -> Iterator[RawRecord]:
 
 
 def _read(payload: bytes, count: int) -> Iterator[RawRecord]:
-    position, last_delta = 0, -1
-    for _ in range(count):
-        size, start = read_varint(payload, position)
-        end = start + size
-        # The attributes take one byte.
-        delta_ms, behind = read_varint(payload, start + 1)
-        offset_delta, body_start = read_varint(payload, behind)
-        key_size, key_start = read_varint(payload, body_start)
-        key_end = key_start + max(key_size, 0)
-        value_size, value_start = read_varint(payload, key_end)
-        if not value_start + max(value_size, 0) < end <= len(payload):  # the number of headers takes a byte
-            raise MalformedError(f"a record of {size} bytes has not the length of its fields")
+    last_delta, end = -1, 0
+    for delta_ms, offset_delta, key_position, end in record_heads(payload, count):
+        key, position = read_sized(payload, key_position)
+        value_size, value_start = read_varint(payload, position)
+        if value_start + max(value_size, 0) >= end:  # the number of headers takes a byte
+            raise MalformedError("a record's length is not that of its fields")
         if offset_delta <= last_delta:
             raise MalformedError("the offsets of its records go back")
-        key = None if key_size < 0 else payload[key_start:key_end]
-        yield RawRecord(offset_delta, delta_ms, key, value_size >= 0, payload[body_start:end])
-        position, last_delta = end, offset_delta
-    if position != len(payload):
-        raise MalformedError(f"{len(payload) - position} bytes are left behind its {count} records")
+        yield RawRecord(offset_delta, delta_ms, key, value_size >= 0, payload[key_position:end])
+        last_delta = offset_delta
+    if end != len(payload):
+        raise MalformedError(f"{len(payload) - end} bytes are left behind its {count} records")
 
 
 def delete_horizon_ms(batch: Batch) -> int | None:

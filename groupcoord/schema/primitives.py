@@ -34,7 +34,7 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 INT16_FROM, INT16_PACK = INT16.unpack_from, INT16.pack
-INT32_FROM, INT32_PACK = INT32.unpack_from, INT32.pack
+INT32_FROM = INT32.unpack_from
 
 STRING_BYTES_MAX = 0x7FFF
 MAX_ARRAY_LENGTH = 1_000_000
@@ -86,6 +86,9 @@ def read_uvarlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Read a zig-zag varint of at most ten bytes."""
+    raw = data[position]
+    if raw < 0x80:  # nearly always
+        return (raw >> 1) ^ -(raw & 1), position + 1
     raw, position = read_uvarlong(data, position)
     return (raw >> 1) ^ -(raw & 1), position
 
@@ -209,27 +212,15 @@ def read_compact_nullable_array_length(frame: bytes, position: int) -> tuple[int
     return (length if length < 0 else check_array_length(frame, position, length)), position
 
 
-def read_int32s(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...], int]:
-    end = position + 4 * count
-    if end > len(frame):
-        raise MalformedError(f"{count} numbers are claimed where {len(frame) - position} bytes are left")
-    return struct.unpack_from(f">{count}i", frame, position), end
-
-
 def skip_tagged_fields(frame: bytes, position: int) -> int:
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         _, position = read_uvarint(frame, position)
-        position = skip_tagged_content(frame, position)
+        size, position = read_uvarint(frame, position)
+        _, position = read_content(frame, position, size)
     return position
-
-
-def skip_tagged_content(frame: bytes, position: int) -> int:
-    """Return the position after the size of a tagged field and its content."""
-    size, position = read_uvarint(frame, position)
-    return read_content(frame, position, size)[1]
 
 
 def write_uvarint(value: int) -> bytes:
@@ -257,10 +248,6 @@ def write_compact_length(length: int) -> bytes:
 
 def _too_long(length: int) -> MalformedError:
     return MalformedError(f"a string of {length} bytes is to be written; the longest has {STRING_BYTES_MAX}")
-
-
-def _null() -> MalformedError:
-    return MalformedError("null where it is not allowed")
 
 
 def write_string_length(length: int) -> bytes:
@@ -297,48 +284,35 @@ def write_compact_nullable_string(value: str | None) -> bytes:
     return b"\x00" if value is None else write_compact_string(value)
 
 
-def write_bytes(value: bytes) -> bytes:
-    if value is None:
-        raise _null()
-    return INT32.pack(len(value)) + value
-
-
-def write_nullable_bytes(value: bytes | None) -> bytes:
-    return b"\xff\xff\xff\xff" if value is None else INT32_PACK(len(value)) + value
-
-
-def write_compact_bytes(value: bytes) -> bytes:
-    if value is None:
-        raise _null()
-    return write_uvarint(len(value) + 1) + value
-
-
-def write_compact_nullable_bytes(value: bytes | None) -> bytes:
-    return b"\x00" if value is None else write_compact_length(len(value)) + value
-
-
 def _skip_nothing(frame: bytes, position: int) -> int:
     return position
 
 
-def bytes_reader(read_length: Reader[int]) -> Reader[bytes]:
-    def read(frame: bytes, position: int) -> tuple[bytes, int]:
-        length, position = read_length(frame, position)
-        if length < 0:
-            raise MalformedError("a byte string is null that may not be")
-        return read_content(frame, position, length)
-
-    return read
-
-
-def nullable_bytes_reader(read_length: Reader[int]) -> Reader[bytes | None]:
+def bytes_reader(read_length: Reader[int], *, nullable: bool = False) -> Reader[Any]:
     """Return a reader of byte strings; negative lengths are null."""
 
     def read(frame: bytes, position: int) -> tuple[bytes | None, int]:
         length, position = read_length(frame, position)
-        return (None, position) if length < 0 else read_content(frame, position, length)
+        if length >= 0:
+            return read_content(frame, position, length)
+        if not nullable:
+            raise MalformedError("a byte string is null that may not be")
+        return None, position
 
     return read
+
+
+def bytes_writer(write_length: Callable[[int], bytes], *, nullable: bool = False) -> Writer:
+    """Return a writer of byte strings; None is null."""
+
+    def write(value: bytes | None) -> bytes:
+        if value is not None:
+            return write_length(len(value)) + value
+        if not nullable:
+            raise MalformedError("null where it is not allowed")
+        return write_length(-1)
+
+    return write
 
 
 class Dialect(NamedTuple):
@@ -364,15 +338,15 @@ PLAIN = Dialect(
     read_string,
     read_nullable_string,
     bytes_reader(read_int32_length),
-    nullable_bytes_reader(read_int32_length),
+    bytes_reader(read_int32_length, nullable=True),
     read_int32_length,
     read_array_length,
     read_nullable_array_length,
     _skip_nothing,
     write_string,
     write_nullable_string,
-    write_bytes,
-    write_nullable_bytes,
+    bytes_writer(INT32.pack),
+    bytes_writer(INT32.pack, nullable=True),
     INT32.pack,
     b"",
 )
@@ -380,15 +354,15 @@ FLEXIBLE = Dialect(
     read_compact_string,
     read_compact_nullable_string,
     bytes_reader(read_compact_length),
-    nullable_bytes_reader(read_compact_length),
+    bytes_reader(read_compact_length, nullable=True),
     read_compact_length,
     read_compact_array_length,
     read_compact_nullable_array_length,
     skip_tagged_fields,
     write_compact_string,
     write_compact_nullable_string,
-    write_compact_bytes,
-    write_compact_nullable_bytes,
+    bytes_writer(write_compact_length),
+    bytes_writer(write_compact_length, nullable=True),
     write_compact_length,
     b"\x00",
 )
@@ -442,7 +416,7 @@ def _strict(dialect: Dialect, string_length: Reader[int], length: Reader[int]) -
         read_string=_utf8_reader(string[0]),
         read_nullable_string=_utf8_reader(string[1]),
         read_bytes=bytes_reader(other[0]),
-        read_nullable_bytes=nullable_bytes_reader(other[1]),
+        read_nullable_bytes=bytes_reader(other[1], nullable=True),
         read_array_length=other[0],
         read_nullable_array_length=other[1],
     )

@@ -10,9 +10,16 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from groupcoord.records.batches import BATCH_HEADER_BYTES, Batch, InvalidBatchError, iter_batches, sized
+from groupcoord.records.batches import (
+    BATCH_HEADER_BYTES,
+    Batch,
+    InvalidBatchError,
+    iter_batches,
+    record_heads,
+    sized,
+)
 from groupcoord.schema.primitives import MalformedError, read_varint, write_varint
-from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, UNREADABLE, read_payload, record_heads
+from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, UNREADABLE, read_payload
 
 PORTION_BYTES = 1024 * 1024
 _NULL = sized(None)

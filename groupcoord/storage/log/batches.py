@@ -7,7 +7,6 @@ compacted topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -23,9 +22,13 @@ from groupcoord.records.batches import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAGIC_V2,
-    RECORD_BYTES_MIN,
+    RECORD_SIZE_MIN,
     Batch,
     CorruptBatchError,
+    check_record_count,
+    read_sized,
+    record_heads,
+    skip_headers,
 )
 from groupcoord.records.compression import Compression, DecompressionError
 from groupcoord.schema.primitives import MalformedError, read_varint
@@ -41,12 +44,11 @@ BATCH_RECORDS_MAX = 500_000
 UNREADABLE = (CorruptBatchError, DecompressionError, MalformedError, IndexError)
 """Errors raised for a batch with content that is not records."""
 
-_SIZE_MIN = RECORD_BYTES_MIN - 1
 _INT32_BYTES_MAX = 5
 _NOWHERE = -(2**40)
 """Leads to a position outside any data."""
 _ONE_BYTE_STEPS = tuple(
-    1 + (byte >> 1) if byte < 0x80 and not byte & 1 and byte >> 1 >= _SIZE_MIN else 0 for byte in range(256)
+    1 + (byte >> 1) if byte < 0x80 and not byte & 1 and byte >> 1 >= RECORD_SIZE_MIN else 0 for byte in range(256)
 )
 """Length of a record by its first byte; 0 if its size has more bytes or is invalid."""
 _FIRST_STEPS = tuple(2 + (byte & 0x7F) // 2 if byte >= 0x80 and not byte & 1 else _NOWHERE for byte in range(256))
@@ -58,44 +60,15 @@ class LongSizeError(MalformedError):
     """The size of a record has more bytes than Kafka reads."""
 
 
-class RecordHead(NamedTuple):
-    """Beginning of a record.
-
-    Attributes:
-        timestamp_delta_ms, offset_delta: relative to the base timestamp and the base offset of the batch.
-        key_position: the position of the length of its key.
-    """
-
-    timestamp_delta_ms: int
-    offset_delta: int
-    key_position: int
-    end: int
-
-
 def read_payload(batch: Batch) -> bytes:
     """Return the decompressed records of a batch, up to ``DECOMPRESSED_BYTES_MAX``."""
     return b"".join(batch.payload_parts(DECOMPRESSED_BYTES_MAX))
 
 
-def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
-    """Yield the beginning of each record; MalformedError or IndexError if there are fewer."""
-    position, size_bytes = 0, len(payload)
-    # Compared with the available bytes, since a producer claims it.
-    _check_count(record_count, size_bytes)
-    for _ in range(record_count):
-        size, start = read_varint(payload, position)
-        position = start + size
-        if size < _SIZE_MIN or position > size_bytes:
-            raise MalformedError(f"a record of {size} bytes, {size_bytes - start} left")
-        timestamp_delta_ms, behind = read_varint(payload, start + 1)  # after the attributes of the record
-        offset_delta, behind = read_varint(payload, behind)
-        yield RecordHead(timestamp_delta_ms, offset_delta, behind, position)
-
-
 def check_sizes(data: bytes | memoryview, record_count: int) -> None:
     """Raise MalformedError unless the sizes of a batch's records match their number and the end of the batch."""
     size_bytes = len(data)
-    _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
+    check_record_count(record_count, size_bytes - BATCH_HEADER_BYTES)
     try:
         if _usual_end(data, BATCH_HEADER_BYTES, record_count) == size_bytes:
             return
@@ -129,18 +102,10 @@ def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
             if behind - position > _INT32_BYTES_MAX:
                 raise LongSizeError(f"the size of a record has more than {_INT32_BYTES_MAX} bytes")
         size, _ = read_varint(data, position)
-        if size < _SIZE_MIN:
+        if size < RECORD_SIZE_MIN:
             raise MalformedError(f"a record of {size} bytes")
         position = behind + size
     return position
-
-
-def _check_count(record_count: int, size_bytes: int) -> None:
-    if record_count * RECORD_BYTES_MIN > size_bytes:
-        raise MalformedError(f"there are no {record_count} records in {size_bytes} bytes")
-
-
-_HEADER_BYTES_MIN = 2
 
 
 def check_keys(batch: Batch) -> None:
@@ -174,36 +139,11 @@ def check_keys(batch: Batch) -> None:
 
 def _has_key(payload: bytes, position: int, end: int) -> bool:
     """Return whether a record has a key; MalformedError or IndexError if it does not end at ``end``."""
-    # One-byte sizes are usual; 0x81 also excludes negative ones.
-    key_size = payload[position]
-    if key_size & 0x81:
-        key_size, position = read_varint(payload, position)
-    else:
-        key_size >>= 1
-        position += 1
-    if key_size > 0:
-        position += key_size
-    value_size, position = read_varint(payload, position)
-    if value_size > 0:
-        position += value_size
-    position = _behind_headers(payload, position) if payload[position] else position + 1
-    if key_size < -1 or value_size < -1 or position != end:
+    key, position = read_sized(payload, position)
+    _, position = read_sized(payload, position)
+    if (skip_headers(payload, position) if payload[position] else position + 1) != end:
         raise MalformedError("a record's length is not that of its fields")
-    return key_size >= 0
-
-
-def _behind_headers(payload: bytes, position: int) -> int:
-    """Return the position after the headers of a record."""
-    count, position = read_varint(payload, position)
-    if not 0 <= count <= (len(payload) - position) // _HEADER_BYTES_MIN:
-        raise MalformedError(f"{count} headers in {len(payload) - position} bytes")
-    for _ in range(count):
-        name_size, position = read_varint(payload, position)
-        value_size, position = read_varint(payload, position + max(name_size, 0))
-        position += max(value_size, 0)
-        if name_size < 0 or value_size < -1:
-            raise MalformedError(f"a header with a name of {name_size} bytes and a value of {value_size}")
-    return position
+    return key is not None
 
 
 class FoundRecord(NamedTuple):

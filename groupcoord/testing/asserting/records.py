@@ -15,9 +15,17 @@ from groupcoord.broker.topics.registry import Topic, check_topic_name
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config
 from groupcoord.errors import ErrorCode, GroupcoordError, UnknownNameError, did_you_mean
-from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, iter_batches, sized
+from groupcoord.records.batches import (
+    LOG_APPEND_TIME,
+    Batch,
+    frame_records,
+    iter_batches,
+    read_sized,
+    record_heads,
+    sized,
+)
 from groupcoord.schema.primitives import read_varint, write_varint
-from groupcoord.storage.log.batches import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
+from groupcoord.storage.log.batches import DECOMPRESSED_BYTES_MAX, UNREADABLE
 from groupcoord.storage.log.index import AbortedTransaction
 from groupcoord.storage.log.memory_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducePartition, TopicNameOrIdEntry
@@ -140,22 +148,17 @@ def decode_records(batch: Batch) -> Iterator[tuple[int, RecordFields]]:
     payload = batch.payload(DECOMPRESSED_BYTES_MAX)
     append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
     for head in record_heads(payload, batch.record_count):
-        key, position = _read_sized(payload, head.key_position)
-        value, position = _read_sized(payload, position)
+        key, position = read_sized(payload, head.key_position)
+        value, position = read_sized(payload, position)
         count, position = read_varint(payload, position)
         headers: list[Header] = []
         for _ in range(count):
-            name, position = _read_sized(payload, position)
-            content, position = _read_sized(payload, position)
+            name, position = read_sized(payload, position)
+            content, position = read_sized(payload, position)
             headers.append(((name or b"").decode("utf-8", "replace"), content))
         own_ms = batch.base_timestamp_ms + head.timestamp_delta_ms
         timestamp_ms = own_ms if append_time_ms is None else append_time_ms
         yield batch.base_offset + head.offset_delta, RecordFields(timestamp_ms, key, value, tuple(headers))
-
-
-def _read_sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = read_varint(payload, position)
-    return (None, position) if size < 0 else (payload[position : position + size], position + size)
 
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
