@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -334,7 +333,7 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
     """Yield a function to call with the name of each step, which a progress bar shows."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    from groupcoord.cli.console import progress_bar
+    from groupcoord.cli.console import progress_bar, repeated
 
     columns = (
         BarColumn(),
@@ -342,11 +341,10 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with (
-        progress_bar(*columns) as bar,
-        _Watch(count_tasks, bar, bar.add_task("", total=step_count)) as watch,
-    ):
-        yield watch.begin
+    with progress_bar(*columns) as bar:
+        watch = _Watch(count_tasks, bar, bar.add_task("", total=step_count))
+        with repeated(watch.look, POLL_S):
+            yield watch.begin
 
 
 class _Watch:
@@ -355,31 +353,17 @@ class _Watch:
         self._bar = bar
         self._task = task
         self._step, self._steps_done = "", -1
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> _Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
 
     def begin(self, step: str) -> None:
         self._step, self._steps_done = step, self._steps_done + 1
         self._bar.update(self._task, completed=self._steps_done, description=step)
 
-    def _run(self) -> None:
-        while not self._ended.wait(POLL_S):
-            step = self._step
-            done, total = self._count_tasks()
-            if total:
-                self._bar.update(
-                    self._task,
-                    completed=max(self._steps_done, 0) + done / total,
-                    description=f"{step}: {done:,} of {total:,} tasks",
-                )
+    def look(self) -> None:
+        step = self._step
+        done, total = self._count_tasks()
+        if total:
+            completed = max(self._steps_done, 0) + done / total
+            self._bar.update(self._task, completed=completed, description=f"{step}: {done:,} of {total:,} tasks")
 
 
 def _print_result(report: Report, out: str) -> None:

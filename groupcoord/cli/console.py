@@ -51,7 +51,7 @@ def progress_bar(*columns: ProgressColumn, is_wanted: bool = True) -> Iterator[P
         is_bar = is_wanted and console.is_terminal
         bar = stack.enter_context(Progress(*columns, console=console, transient=True, disable=not is_bar))
         if is_wanted and not is_bar:
-            stack.enter_context(_lines(bar))
+            stack.enter_context(repeated(lambda: _print_lines(bar), LINE_INTERVAL_S))
         yield bar
 
 
@@ -65,13 +65,13 @@ def counting_bar(total: int, *, is_wanted: bool) -> Iterator[Callable[[str], Non
 
 
 @contextmanager
-def _lines(bar: Progress) -> Iterator[None]:
+def repeated(work: Callable[[], object], interval_s: float) -> Iterator[None]:
+    """Call a function at intervals in another thread within the context."""
     has_ended = threading.Event()
 
     def run() -> None:
-        while not has_ended.wait(LINE_INTERVAL_S):
-            for task in bar.tasks:
-                bar.console.print(f"{task.percentage:.0f} % after {task.elapsed or 0:.0f} s: {task.description}")
+        while not has_ended.wait(interval_s):
+            work()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -80,3 +80,8 @@ def _lines(bar: Progress) -> Iterator[None]:
     finally:
         has_ended.set()
         thread.join()
+
+
+def _print_lines(bar: Progress) -> None:
+    for task in bar.tasks:
+        bar.console.print(f"{task.percentage:.0f} % after {task.elapsed or 0:.0f} s: {task.description}")

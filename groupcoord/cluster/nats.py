@@ -231,7 +231,7 @@ class NatsConnections:
         # Nodes spread over the servers.
         self._servers = random.sample(address.servers, len(address.servers))
         self._connection: _Connection | None = None
-        self._connecting: asyncio.Task[_Connection] | None = None
+        self._connecting = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
 
     async def ask(
@@ -275,22 +275,17 @@ class NatsConnections:
             self._give_up(self._connection, "it is of no use")
 
     async def close(self) -> None:
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait((self._connecting,))
         if self._connection is not None:
             await self._connection.close()
         if self._closing:
             await asyncio.wait(tuple(self._closing))
 
     async def _connected(self) -> _Connection:
-        if self._connection is not None and not self._connection.is_lost:
+        # The others wait for the one that connects.
+        async with self._connecting:
+            if self._connection is None or self._connection.is_lost:
+                self._connection = await self._connect()
             return self._connection
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(self._connect())
-            self._connecting.add_done_callback(_looked_at)  # no caller may be left
-        # One caller that gives up must not cancel the attempt of all.
-        return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _Connection:
         if self._connection is not None:
@@ -308,13 +303,13 @@ class NatsConnections:
             try:
                 async with asyncio.timeout(2 * CONNECT_S):
                     await connection.open(options)
-            except Exception as error:
+                return connection
+            except BaseException as error:
+                self._give_up(connection, "it was not opened")
+                if not isinstance(error, Exception):
+                    raise
                 # nats-py reports the reason through a callback.
                 problem = SlotLogError(f"{urlsplit(server).netloc}: {connection.complaint or error!r}")
-                self._give_up(connection, "it was not opened")
-                continue
-            self._connection = connection
-            return connection
         raise SlotLogError(f"no server of NATS can be reached: {problem}")
 
     def _give_up(self, connection: _Connection, reason: str) -> None:
@@ -324,11 +319,6 @@ class NatsConnections:
         closing = asyncio.create_task(connection.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
-
-
-def _looked_at(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
 
 
 API_S = 15.0
