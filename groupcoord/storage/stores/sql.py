@@ -419,17 +419,15 @@ class SqlLogStore(ABC):
             raise (StorageError if is_rolled_back else AppendOutcomeUnknownError)(str(error)) from error
 
     def _begin(self) -> DatabaseConnection:
-        connection = self._own_connection()
-        try:
-            connection.execute(self.begin)
-        except self.error:
-            self._discard_connection()
+        for may_retry in (True, False):
             connection = self._own_connection()
             try:
                 connection.execute(self.begin)
-            except self.error as error:
+                break
+            except self.error as error:  # the connection may have been lost long ago
                 self._discard_connection()
-                raise StorageError(str(error)) from error
+                if not may_retry:
+                    raise StorageError(str(error)) from error
         return connection
 
     def _roll_back(self, connection: DatabaseConnection) -> None:
@@ -515,29 +513,28 @@ class SqlLogStore(ABC):
     def _lent_reader(self) -> Iterator[tuple[DatabaseConnection, Owner]]:
         with self._lock:
             connection = self._idle_readers.pop() if self._idle_readers else None
-        is_sound = False
+        owner = None
         try:
-            owner = None
             if connection is not None:
                 try:
                     owner = self._read_owner(connection)
                 except self.error:  # the idle connection was lost
                     self._close(connection)
-                    connection = None
-            connection = connection or self._connect()
-            yield connection, owner or self._read_owner(connection)
-            is_sound = True
-        except GeneratorExit:
-            is_sound = True
+            if connection is None or owner is None:
+                connection = self._connect()
+                owner = self._read_owner(connection)
+            yield connection, owner
+        except BaseException as error:
+            if connection is not None:
+                self._close(connection)
+            if isinstance(error, self.error):
+                raise StorageError(str(error)) from error
             raise
-        except self.error as error:
-            raise StorageError(str(error)) from error
-        finally:
-            with self._lock:
-                if is_sound and not self._is_closed and connection is not None:
-                    self._idle_readers.append(connection)
-                elif connection is not None:
-                    self._close(connection)
+        with self._lock:
+            if self._is_closed:
+                self._close(connection)
+            else:
+                self._idle_readers.append(connection)
 
     def _discard_connection(self) -> None:
         if self._connection is not None:
