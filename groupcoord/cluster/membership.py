@@ -67,29 +67,18 @@ class Membership:
     Args:
         node_id: the id of this node.
         partition_count: the number of log partitions.
-        lease_ms: how long the node may answer after a heartbeat began, in milliseconds.
         dead_ms: the silence after which a node counts as dead, in milliseconds.
-
-    Raises:
-        ValueError: the lease is not shorter than ``dead_ms``.
     """
 
-    def __init__(self, node_id: str, partition_count: int, lease_ms: int = LEASE_MS, dead_ms: int = DEAD_MS) -> None:
-        if not 0 < lease_ms < dead_ms:
-            raise ValueError(f"a lease of {lease_ms} ms must be shorter than dead_ms={dead_ms}")
+    def __init__(self, node_id: str, partition_count: int, dead_ms: int = DEAD_MS) -> None:
         self.node_id = node_id
         self._partition_count = partition_count
-        self._lease_ms = lease_ms
         self._dead_ms = dead_ms
-        self._lease_end_ms: int | None = None
         self._known: dict[int, int] = {}
         self._live: dict[str, Announcement] = {}
 
-    def heard(self, beats: Collection[Beat], began_ms: int) -> None:
-        """Apply the announcements that a heartbeat returned, which began at ``began_ms`` by the clock of this node.
-
-        A malformed announcement raises ValueError.
-        """
+    def heard(self, beats: Collection[Beat]) -> None:
+        """Apply the announcements that a heartbeat returned. A malformed one raises ValueError."""
         said = {beat.node_id: Announcement.decoded(beat.content) for beat in beats}
         # Also epochs of dead nodes: a partition that was taken over and lost again is not this node's.
         for one in said.values():
@@ -97,8 +86,6 @@ class Membership:
         # Its own age does not count.
         silent = {beat.node_id for beat in beats if beat.age_ms >= self._dead_ms} - {self.node_id}
         self._live = {node_id: one for node_id, one in said.items() if node_id not in silent and not one.leaves}
-        # From the begin on, since others may count its silence from then.
-        self._lease_end_ms = max(self._lease_end_ms or began_ms, began_ms + self._lease_ms)
 
     def _learn(self, epochs: Mapping[int, int]) -> None:
         for partition, epoch in epochs.items():
@@ -107,9 +94,6 @@ class Membership:
     def announcement(self, address: str, owned: Mapping[int, int], *, leaves: bool = False) -> Announcement:
         self._learn(owned)
         return Announcement(address, dict(owned), dict(self._known), leaves)
-
-    def may_answer(self, now_ms: int) -> bool:
-        return self._lease_end_ms is not None and now_ms < self._lease_end_ms
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -134,10 +118,8 @@ class Membership:
 
     # ------------------------------------------------------------ what is to be done
 
-    def to_take(self, owned: Mapping[int, int], now_ms: int) -> list[int]:
+    def to_take(self, owned: Mapping[int, int]) -> list[int]:
         """Return the log partitions to take over: this node should own them and no live node does."""
-        if not self.may_answer(now_ms):
-            return []
         missing = (partition for partition in range(self._partition_count) if partition not in owned)
         return [
             partition for partition in missing if self.chosen(partition) == self.node_id and self._is_free(partition)

@@ -58,7 +58,7 @@ class Sharing:
 
         Returns the log partitions to load now. A malformed announcement raises ValueError.
         """
-        self.membership.heard(beats, began_ms)
+        self.membership.heard(beats)
         # Before the ownership check ends: waiting responses must not be sent for a lost partition.
         for partition in self.membership.superseded(self._store.owned):
             self._give_up(partition, "another replica has taken it over")
@@ -66,8 +66,10 @@ class Sharing:
             self._give_up(partition, f"{self.membership.chosen(partition)} is to have it")
         self._end_look(None)
         owned = self._store.owned
-        for partition in self.membership.to_take(owned, self._coordinator.clock.now_ms()):
-            self._store.take_over(partition)
+        # Otherwise this process was paused, and what it heard is old.
+        if self._coordinator.clock.now_ms() < began_ms + (self._store.lease_ms or 0):
+            for partition in self.membership.to_take(owned):
+                self._store.take_over(partition)
         found = [
             Taken(partition, epoch)
             for partition, epoch in owned.items()
@@ -220,8 +222,11 @@ class Participant:
         store = core.log_store
         if not isinstance(store, SlotStore) or store.lease_ms is None:
             raise ValueError("a replica's coordinator has a SlotStore with a lease: GroupCoordinator(log_store=…)")
+        # Otherwise it would answer when others own already what it owned.
+        if not 0 < store.lease_ms < dead_ms:
+            raise ValueError(f"a lease of {store.lease_ms} ms must be shorter than dead_ms={dead_ms}")
         self.node_id = node_id or str(uuid4())
-        membership = Membership(self.node_id, core.config.offsets_topic_num_partitions, store.lease_ms, dead_ms)
+        membership = Membership(self.node_id, core.config.offsets_topic_num_partitions, dead_ms)
         self.sharing = Sharing(core, store, membership, address)
         self.on_heard: Callable[[], None] = lambda: None
         self._served, self._core, self._store, self._slot_log = served, core, store, slot_log

@@ -10,6 +10,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.cluster import replica as replica_module
+from groupcoord.cluster.membership import DEAD_MS
 from groupcoord.cluster.replica import Replica
 from groupcoord.cluster.shared_log import LayoutError
 from groupcoord.cluster.slot_log import Beat, MemorySlotLog, SlotLogError
@@ -224,3 +225,10 @@ def test_it_needs_a_slot_store_with_a_lease() -> None:
     for core in (GroupCoordinator(), GroupCoordinator(log_store=SlotStore(lease_ms=None))):
         with pytest.raises(ValueError, match="a SlotStore with a lease"):
             Replica(core, MemorySlotLog(), "here")
+
+
+@pytest.mark.parametrize("lease_ms", [0, DEAD_MS])
+def test_a_lease_ends_before_a_node_counts_as_dead(lease_ms: int) -> None:
+    """Else it would answer when others own already what it owned."""
+    with pytest.raises(ValueError, match="must be shorter"):
+        replica(MemorySlotLog(), "a", lease_ms)

@@ -160,6 +160,17 @@ def test_a_load_is_no_look() -> None:
     assert node.core.may_answer()
 
 
+def test_what_was_heard_before_a_pause_is_no_reason_to_take_over() -> None:
+    """Others may own by now what had no owner then."""
+    node = Node("a", MemorySlotLog(), ManualClock())
+    began_ms, beats = node.begin_beat()
+    node.clock.advance(LEASE_MS)
+    node.end_beat(beats, began_ms)
+    assert node.store.next_operations() == []
+    node.beat()
+    assert len(node.store.next_operations()) == PARTITIONS
+
+
 def test_who_was_stopped_answers_nothing_from_before() -> None:
     """Requests in the meantime wait for a check, which finds the new owner."""
     nodes = cluster("a", "b")

@@ -382,7 +382,7 @@ class SharedWay:
     def connect(self, coordinator: GroupCoordinator) -> None:
         options = self._slots.options
         count = coordinator.config.offsets_topic_num_partitions
-        membership = Membership(self._name, count, options.lease_ms, options.dead_ms)
+        membership = Membership(self._name, count, options.dead_ms)
         self._coordinator = coordinator
         self._sharing = Sharing(coordinator, self.store, membership, str(self._node.node_id))
         self.store.on_work = self._note_work
