@@ -93,17 +93,7 @@ def test_a_group_grows() -> None:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_every_word_is_played(protocol: str) -> None:
     """Each word can stand anywhere, and laws hold after it; some two of them."""
-    lines = [
-        *GROWS,
-        "beat c1",
-        "commit c1",
-        "txn c2",
-        "txn",
-        "fetch c1",
-        "retry c1",
-        "topic create audit 1",
-        "topic grow orders",
-    ]
+    lines = [*GROWS, "beat c1, commit c1, txn c2, txn, fetch c1, retry c1, topic create audit 1, topic grow orders"]
     lines += ["fail", "commit c1", "marker c2 commit", "pause c1", "start c1", "time 100", "go c1", "delete orders"]
     lines += ["move 1", "go c1", "unload", "load", "read_breaks 1", "crash", "crash", "go c2", "refuse", "ack 2"]
     lines += ["lose", "load", "leave c2", "die c1", "sweep", "delete", "commit", "topic delete orders", "start c1"]

@@ -20,7 +20,7 @@ from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
 from groupcoord.testing.asserting.groups import GroupDescription, describe_group, is_known, no_such_group
 from groupcoord.testing.faults.log_faults import LogFaults, append_error
-from groupcoord.testing.faults.rules import Action, Call, Rule, Rules, Where, error_named, partition_chooser
+from groupcoord.testing.faults.rules import Call, Rule, Rules, Where, error_named, partition_chooser
 
 
 class AcquiredRange(NamedTuple):
@@ -152,7 +152,8 @@ class Control:
             elif answer is not None:
                 call.answer(answer)  # type: ignore[arg-type]  # which checks it
 
-        return self._add(api, act, f"meets {getattr(function, '__name__', 'a function')}()", times, where, after, node)
+        effect = f"meets {getattr(function, '__name__', 'a function')}()"
+        return self._add(Rule(api, act, effect, times, where, after, node))
 
     def fail_next(
         self,
@@ -181,7 +182,7 @@ class Control:
             else:
                 call.fail_partitions(code, chosen)
 
-        return self._add(api, action, f"fails with {code.name}", times, where, after, node)
+        return self._add(Rule(api, action, f"fails with {code.name}", times, where, after, node))
 
     def delay(
         self,
@@ -200,7 +201,7 @@ class Control:
         if duration_ms < 0:
             raise ValueError(f"the duration must not be negative: delay({duration_ms})")
         delay = methodcaller("delay", duration_ms)
-        return self._add(api, delay, f"is delayed by {duration_ms} ms", times, where, after, node)
+        return self._add(Rule(api, delay, f"is delayed by {duration_ms} ms", times, where, after, node))
 
     def drop_next(
         self,
@@ -212,7 +213,7 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Send no response to the next requests of an API, nor to any later request of their connections."""
-        return self._add(api, Call.drop, "is never answered", times, where, after, node)
+        return self._add(Rule(api, Call.drop, "is never answered", times, where, after, node))
 
     def disconnect_next(
         self,
@@ -224,7 +225,7 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Close the connections of the next requests of an API instead of responding."""
-        return self._add(api, Call.disconnect, "is disconnected", times, where, after, node)
+        return self._add(Rule(api, Call.disconnect, "is disconnected", times, where, after, node))
 
     def hold(
         self,
@@ -236,21 +237,11 @@ class Control:
         node: int | None = None,
     ) -> Rule:
         """Hold requests of an API, or with ``after`` their responses, until the fault is removed."""
-        return self._add(api, None, "is held", times, where, after, node)
+        return self._add(Rule(api, None, "is held", times, where, after, node))
 
-    def _add(
-        self,
-        api: str,
-        action: Action | None,
-        effect: str,
-        times: int | None,
-        where: Where | None,
-        after: bool,
-        node: int | None,
-    ) -> Rule:
-        if node is not None:
-            self._servers.check_node(node)
-        rule = Rule(api, action, where=where, times=times, after=after, node=node, effect=effect)
+    def _add(self, rule: Rule) -> Rule:
+        if rule.node is not None:
+            self._servers.check_node(rule.node)
         self.rules.add(rule)
         return rule
 

@@ -15,7 +15,7 @@ from enum import Enum
 from http import HTTPStatus
 from inspect import Parameter, isawaitable, isfunction, signature
 from itertools import count
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
@@ -124,26 +124,14 @@ QUERIES: Mapping[str, Callable[..., Any]] = {
 }
 """Methods of ``Observer`` by the path of ``POST /word``."""
 
-TYPES: Mapping[str, tuple[type, ...]] = {
-    "api": (str,),
-    "error": (str, int),
-    "times": (int, type(None)),
-    "where": (dict, type(None)),
-    "after": (bool,),
-    "duration_ms": (int,),
-    "client_id": (str, type(None)),
-    "group_id": (str,),
-    "member_id": (str,),
-    "node": (int, type(None)),
-    "to": (int, type(None)),
-    "topic": (str,),
-    "partition": (int,),
-    "transactional_id": (str,),
-    "members": (int, type(None)),
-    "timeout_s": (int, float),
-    "since": (int,),
-    "limit": (int,),
-}
+JSON_TYPES = (str, int, float, bool, dict, type(None))
+
+
+def json_types(annotation: Any) -> list[type]:
+    """Return the types of JSON values that a parameter takes."""
+    kinds = [get_origin(kind) or kind for kind in get_args(annotation) or (annotation,)]
+    kinds = [*([int] if float in kinds else []), *(dict if kind is Mapping else kind for kind in kinds)]
+    return [kind for kind in kinds if kind in JSON_TYPES]
 
 
 class BadArgumentsError(GroupcoordError):
@@ -225,11 +213,13 @@ def _arguments(word: Callable[..., Any], body: bytes) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise BadArgumentsError('the body must be an object, such as {"api": "Heartbeat"}')
     parameters = {name: p for name, p in signature(word).parameters.items() if name != "self"}
+    annotations = get_type_hints(word)
     for name, value in arguments.items():
         if name not in parameters:
             raise BadArgumentsError(f"{word.__name__} takes no {name!r}; it takes {', '.join(parameters) or 'nothing'}")
-        if type(value) not in TYPES[name]:
-            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in TYPES[name])
+        taken = json_types(annotations[name])
+        if type(value) not in taken:
+            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in taken)
             raise BadArgumentsError(f"{name} must be {wanted}, not {json.dumps(value)[:100]}")
     missing = [name for name, p in parameters.items() if p.default is Parameter.empty and name not in arguments]
     if missing:

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
@@ -318,47 +318,44 @@ class FaultFunctionError(GroupcoordError):
     """A function of a test raised; the request continued as if there were no function."""
 
 
+@define(eq=False)
 class Rule:
     """Fault of requests of one API, from its creation until its removal.
 
     Args:
         api: Kafka's name of the API.
         action: applies the fault to a matching request; None holds it until the rule is removed.
-        where: condition on requests; None for all.
+        effect: description of the action after the name of the API: ``fails with NOT_COORDINATOR``.
         times: number of requests that it applies to; None for no limit.
+        where: condition on requests; None for all.
         after: apply it after the request was handled, before the response is sent.
         node: only requests to this node; None for all.
-        effect: description of the action after the name of the API: ``fails with NOT_COORDINATOR``.
     """
 
-    def __init__(
-        self,
-        api: str,
-        action: Action | None,
-        *,
-        where: Where | None = None,
-        times: int | None = None,
-        after: bool = False,
-        node: int | None = None,
-        effect: str = "is seen",
-    ) -> None:
-        if times is not None and times < 1:
-            raise ValueError(f"times must be at least 1, not {times}")
-        self.api = api
-        self.api_key = api_named(api).key
-        self.after = after
-        self.node = node
-        self.count = 0
-        self.is_over = False
-        self.has_failed = False
-        self.holds = action is None
-        self.held: list[Call] = []
-        self.on_met: Callable[[], None] | None = None
-        self._action = self._hold if action is None else action
-        self._matches = matcher(api, where)
-        self._where = where
-        self._times = times
-        self._effect = effect
+    api: str
+    _action: Action | None
+    _effect: str = "is seen"
+    _times: int | None = None
+    _where: Where | None = None
+    after: bool = False
+    node: int | None = None
+    api_key: int = field(init=False)
+    count: int = field(default=0, init=False)
+    is_over: bool = field(default=False, init=False)
+    has_failed: bool = field(default=False, init=False)
+    held: list[Call] = field(factory=list, init=False)
+    on_met: Callable[[], None] | None = field(default=None, init=False)
+    _matches: Callable[[Call], object] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self._times is not None and self._times < 1:
+            raise ValueError(f"times must be at least 1, not {self._times}")
+        self.api_key = api_named(self.api).key
+        self._matches = matcher(self.api, self._where)
+
+    @property
+    def holds(self) -> bool:
+        return self._action is None
 
     def __str__(self) -> str:
         parts = [f"{self.api} {self._effect}"]
@@ -379,7 +376,11 @@ class Rule:
                 return False
             self.count += 1
             self.is_over = self.count == self._times
-            self._action(call)
+            if self._action is not None:
+                self._action(call)
+            else:
+                call.is_held = True
+                self.held.append(call)
         except Exception as error:
             self.has_failed = True
             raise FaultFunctionError(f"a function for {self.api} raised {type(error).__name__}: {error}") from error
@@ -387,10 +388,6 @@ class Rule:
             if self.on_met is not None:
                 self.on_met()
         return True
-
-    def _hold(self, call: Call) -> None:
-        call.is_held = True
-        self.held.append(call)
 
 
 class Rules:
