@@ -148,26 +148,12 @@ def members_in_order(subscriptions: Mapping[str, Subscription], visiting_order: 
 
 
 def subscribers_by_topic(subscriptions: Mapping[str, Subscription], members: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return for each topic the ascending indexes in ``members`` of its subscribers.
-
-    Members with equal subscriptions are handled together, and topics with the same subscribers share one tuple.
-    """
-    alike: dict[tuple[str, ...], list[int]] = {}
+    """Return for each topic the ascending indexes in ``members`` of its subscribers."""
+    subscribers: defaultdict[str, list[int]] = defaultdict(list)
     for position, member_id in enumerate(members):
-        alike.setdefault(subscriptions[member_id].topics, []).append(position)
-    crowds = list(alike.values())
-    crowds_of: dict[str, list[int]] = {}
-    for crowd, topics in enumerate(alike):
-        for topic in dict.fromkeys(topics):
-            crowds_of.setdefault(topic, []).append(crowd)
-    merged: dict[tuple[int, ...], tuple[int, ...]] = {}
-    subscribers: dict[str, tuple[int, ...]] = {}
-    for topic, chosen in crowds_of.items():
-        key = tuple(chosen)
-        if key not in merged:
-            merged[key] = tuple(sorted(position for crowd in chosen for position in crowds[crowd]))
-        subscribers[topic] = merged[key]
-    return subscribers
+        for topic in dict.fromkeys(subscriptions[member_id].topics):
+            subscribers[topic].append(position)
+    return {topic: tuple(positions) for topic, positions in subscribers.items()}
 
 
 class RangeAssignor(StatelessAssignor):

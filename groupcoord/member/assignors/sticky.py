@@ -168,32 +168,36 @@ class ConstrainedAssignment:
         """Assign partitions in turn to members in the rack of a replica; return the rest."""
         left = []
         turn = 0
-        below = _Waiting(self._below_quota, self._racks)
-        at_quota = _Waiting(list(self._at_quota), self._racks)
+        below, at_quota = self._below_quota, list(self._at_quota)
         for number in unassigned:
             replica_racks = self._racks.of_partition[number]
-            place = below.find(replica_racks, turn)
+            place = self._first_within(replica_racks, below, turn)
             if place is not None:
-                member = below.members[place]
+                member = below[place]
                 if len(self.assigned[member]) + 1 == self._quota:
-                    below.remove(place)
+                    del below[place]
                     if self._with_larger_share < self._larger_shares:
                         at_quota.append(member)
                 else:
                     place += 1
-                turn = place % len(below.members) if below.members else 0
+                turn = place % len(below) if below else 0
             else:
-                place = at_quota.find(replica_racks)
+                place = self._first_within(replica_racks, at_quota)
                 if place is None:
                     left.append(number)
                     continue
-                member = at_quota.remove(place)
+                member = at_quota.pop(place)
                 self._with_larger_share += 1
                 if self._with_larger_share == self._larger_shares:
-                    at_quota = _Waiting([], self._racks)
+                    at_quota.clear()
             self._assign(number, member)
-        self._below_quota, self._at_quota = below.members, deque(at_quota.members)
+        self._at_quota = deque(at_quota)
         return left
+
+    def _first_within(self, racks: frozenset[str], members: list[int], start: int = 0) -> int | None:
+        """Return the index of the first member in one of the racks, from ``start`` on and around, or None."""
+        places = chain(range(start, len(members)), range(start))
+        return next((place for place in places if self._racks.of_member[members[place]] in racks), None)
 
     def _assign_in_turn(self, unassigned: list[int]) -> None:
         """Assign partitions in turn to members below the minimum quota, then one to each member at it."""
@@ -221,31 +225,6 @@ class ConstrainedAssignment:
         self.assigned[member].append(number)
         if self._given_up.get(number, member) != member or number in self._group.contested:
             self.moving[number] = member
-
-
-class _Waiting:
-    """Queue of members with their number in each rack, so that a failed search is cheap."""
-
-    def __init__(self, members: list[int], racks: Racks) -> None:
-        self.members = members
-        self._rack_of = racks.of_member
-        self._in_rack = Counter(self._rack_of[member] for member in members)
-
-    def find(self, replica_racks: frozenset[str], start: int = 0) -> int | None:
-        """Return the index of the first member in one of the racks, from ``start`` on and around, or None."""
-        if not any(self._in_rack[rack] for rack in replica_racks):
-            return None
-        places = chain(range(start, len(self.members)), range(start))
-        return next(place for place in places if self._rack_of[self.members[place]] in replica_racks)
-
-    def append(self, member: int) -> None:
-        self.members.append(member)
-        self._in_rack[self._rack_of[member]] += 1
-
-    def remove(self, place: int) -> int:
-        member = self.members.pop(place)
-        self._in_rack[self._rack_of[member]] -= 1
-        return member
 
 
 class GeneralAssignment:
