@@ -13,8 +13,7 @@ from groupcoord.member.classic.heartbeats import MembershipManager
 from groupcoord.member.classic.leader import chosen_assignors, common_protocol
 from groupcoord.member.classic.protocol import ClassicProtocol
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.consumer.heartbeats import ConsumerMembership, new_member_id
-from groupcoord.member.consumer.protocol import ConsumerProtocol
+from groupcoord.member.consumer import ConsumerMembership, ConsumerProtocol, new_member_id
 from groupcoord.member.coordinator_link import NEVER_MS, no_jitter
 from groupcoord.member.membership import IllegalCallError, MemberState
 from groupcoord.member.offsets import Commit, CommitKind, Fetch

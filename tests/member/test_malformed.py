@@ -10,7 +10,7 @@ from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ErrorCode, IllegalTransitionError
 from groupcoord.member import CONSUMER_TRANSITIONS, TRANSITIONS, Failed, MemberState
 from groupcoord.member.classic.heartbeats import MembershipManager
-from groupcoord.member.consumer.heartbeats import ConsumerMembership
+from groupcoord.member.consumer import ConsumerMembership
 from groupcoord.member.membership import Membership, Transitions
 from groupcoord.messages import (
     FetchedGroup,

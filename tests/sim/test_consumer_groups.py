@@ -26,7 +26,7 @@ from groupcoord.core.log.records import OffsetTombstone
 from groupcoord.core.topics import KnownTopics
 from groupcoord.laws.modern_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
-from groupcoord.member.consumer.protocol import Reconciliation
+from groupcoord.member.consumer import Reconciliation
 from groupcoord.sim import (
     BusyApplication,
     ConsumerCrash,
