@@ -26,9 +26,8 @@ from pathlib import Path
 
 from groupcoord.conformance import LaunchTarget, Server, Transcript, load_transcripts
 from groupcoord.conformance.entities import Plain
-from groupcoord.conformance.execution import replay
 from groupcoord.conformance.matching import ANYTHING, Bindings
-from groupcoord.conformance.runner import settings_for
+from groupcoord.conformance.runner import replay, settings_for
 from groupcoord.conformance.transcript import Receive
 
 from .rendering import GOLDEN, Rendered, UnfitRecordError, group_id_for, read_log, records_of, render

@@ -15,10 +15,9 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import ProducerIds
 from groupcoord.conformance import InProcessTarget, load_transcripts
-from groupcoord.conformance.execution import replay
 from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.matching import Bindings, first_difference
-from groupcoord.conformance.runner import settings_for
+from groupcoord.conformance.runner import replay, settings_for
 from groupcoord.conformance.targets import Settings
 from groupcoord.conformance.transcript import PACKAGED
 from groupcoord.storage.stores.segments import SegmentLogStore
