@@ -11,7 +11,7 @@ from groupcoord.sim.actors.clients import (
     TransactionalProducer,
 )
 from groupcoord.sim.actors.environment import ClientOperation, GroupOptions, GroupProtocol
-from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
+from groupcoord.sim.cluster.leading import ClusterOptions, ReplicaOptions
 from groupcoord.sim.reports.page import comparison_page, report_page
 from groupcoord.sim.reports.runs import Comparison, Difference, FleetReport, Run, collect, run_seed, run_seeds
 from groupcoord.sim.scenarios.faults import (

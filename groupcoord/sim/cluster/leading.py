@@ -2,20 +2,22 @@
 
 Replicas (:mod:`groupcoord.cluster`) own log partitions by heartbeats. Their engine is a slot log in memory behind a
 network: operations are delayed, lost in either direction, duplicated, or answered by a lagging replica. All decisions
-are made by the code of real replicas.
-"""
+are made by the code of real replicas."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from groupcoord.cluster.membership import Membership
+from attrs import field, frozen
+
+from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, LEASE_MS, Membership
 from groupcoord.cluster.replica import Sharing, carry_out
 from groupcoord.cluster.slot_log import TAG_BYTES, Beat, Kind, MemorySlotLog, Message, Slot, join, split
-from groupcoord.cluster.slot_store import SlotStore
+from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN, SlotStore
 from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Put, Read, Unknown
+from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.host_queries import ShareCoordinatorAnswered
 from groupcoord.laws import require
@@ -23,9 +25,65 @@ from groupcoord.log_store import LogRecord, StorageError, Ticket
 from groupcoord.messages import Response
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.sim.cluster.log import NOBODY, ClusterLog, Leader, NodeLog
-from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel import WORLD_RANK, Exchange, Network, Scheduler, ignore, mixed, rank_of_node, stable_number
 from groupcoord.storage.log.segment_files import all_records
+
+
+@frozen
+class ReplicaOptions:
+    """Options of nodes that share the log as replicas (:mod:`groupcoord.cluster`).
+
+    Attributes:
+        lease_ms: time for which a node answers after the start of its last successful heartbeat.
+        dead_ms: silence of a node after which others take over.
+        beat_ms: heartbeat interval of a node.
+        snapshot_bytes_min: bytes after which a log partition is rewritten as a snapshot.
+        stale_percent: reads in a hundred that miss the last writes, as from a lagging replica of the engine.
+        late_percent: puts in a hundred that arrive a second time, later.
+    """
+
+    lease_ms: int = LEASE_MS
+    dead_ms: int = DEAD_MS
+    beat_ms: int = BEAT_MS
+    snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN
+    stale_percent: int = 0
+    late_percent: int = 0
+
+
+@frozen
+class ClusterOptions:
+    """Options of the simulated cluster.
+
+    Attributes:
+        node_count: number of nodes with a coordinator: node 1, node 2, …
+        config: settings of the coordinators; ``offsets_topic_num_partitions`` is the number of log partitions.
+        least_latency_ms, most_latency_ms: bounds of the latency of a message, one way.
+        flush_ms: interval between writes of the log; 0: immediate.
+        failure_detection_ms: time after which the log partitions of a crashed node move to others; None: they wait for
+            it.
+        metadata_delay_max_ms: largest delay of the notification of a new leader.
+        lease_ms: time for which the owner of the whole log answers after an ownership check, and for which its
+            successor waits; the other nodes stand by. None: log partitions have leaders, which are notified of their
+            successors.
+        replicas: options of nodes that share the log partitions over a slot log; None: a controller elects leaders.
+            ``failure_detection_ms``, ``metadata_delay_max_ms`` and ``lease_ms`` do not apply to replicas.
+        group_configs: by group id, the group's own settings (KIP-848), as attributes of
+            :class:`~groupcoord.config.group_settings.ConsumerGroupSettings`.
+        load_step_records, load_step_ms: records of a step of a load, and its duration.
+    """
+
+    node_count: int = 1
+    config: Config = field(factory=lambda: Config(offsets_topic_num_partitions=8))
+    least_latency_ms: int = 1
+    most_latency_ms: int = 20
+    flush_ms: int = 0
+    failure_detection_ms: int | None = None
+    metadata_delay_max_ms: int = 50
+    lease_ms: int | None = None
+    replicas: ReplicaOptions | None = None
+    group_configs: Mapping[str, Mapping[str, int]] = field(factory=dict)
+    load_step_records: int = 1_000
+    load_step_ms: int = 10
 
 
 class LedNode(Protocol):

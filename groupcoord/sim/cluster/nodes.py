@@ -15,9 +15,8 @@ from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorA
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
-from groupcoord.sim.cluster.leading import Controlled, Leading, Replicated, SharedWay
+from groupcoord.sim.cluster.leading import ClusterOptions, Controlled, Leading, Replicated, SharedWay
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
-from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.cluster.share_groups import SharedTopics, ShareServer
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel import (

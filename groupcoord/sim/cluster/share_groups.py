@@ -26,8 +26,8 @@ from groupcoord.core.share_state.records import (
 )
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import encode_batch
+from groupcoord.sim.cluster.leading import ClusterOptions
 from groupcoord.sim.cluster.log import ClusterLog, StoreFault
-from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel import Scheduler, ignore, stable_number
 
 if TYPE_CHECKING:

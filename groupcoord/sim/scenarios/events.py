@@ -20,7 +20,7 @@ from groupcoord.sim.actors.clients import (
     TransactionalProducer,
 )
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
-from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.leading import ClusterOptions
 from groupcoord.sim.scenarios.faults import (
     BusyApplication,
     ConsumerCrash,

@@ -11,7 +11,7 @@ from groupcoord.sim.actors.clients import Fault
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol, Stage
 from groupcoord.sim.actors.groups import Population
-from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.leading import ClusterOptions
 from groupcoord.sim.kernel import Chance, stable_number
 
 SETTLE_MS = 900_000

@@ -20,7 +20,7 @@ from groupcoord.member import MemberConfig
 from groupcoord.member.classic.leader import chosen_assignors
 from groupcoord.sim.actors.clients import Fault
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
-from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
+from groupcoord.sim.cluster.leading import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel import stream
 from groupcoord.sim.scenarios.events import CLIENT_EVENTS, FAULT_EVENTS, PROGRAMS, SIMPLE_CONSUMER, EventTargets
 from groupcoord.sim.scenarios.faults import WorldOptions

@@ -22,7 +22,7 @@ from groupcoord.sim.actors.clients import (
     TransactionalProducer,
 )
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol
-from groupcoord.sim.cluster.options import ClusterOptions, ReplicaOptions
+from groupcoord.sim.cluster.leading import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel import stream
 from groupcoord.sim.scenarios.faults import (
     SETTLE_MS,
