@@ -7,7 +7,7 @@ fingerprints in which ids and tokens are numbers: clients with one protocol are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from types import MappingProxyType
@@ -165,29 +165,12 @@ ATTRIBUTES: Mapping[type, Mapping[str, tuple[Encode, Encode]]] = MappingProxyTyp
         StreamsMember: {**_OF_MEMBERS, "owned": _PLAIN, "known": _PLAIN, "news": _PLAIN},
     }
 )
-_RENAMED: Mapping[type, Sequence[tuple[int, tuple[Encode, Encode]]]] = MappingProxyType(
-    {
-        kind: [(place, ways) for place, ways in enumerate(attributes.values(), 1) if ways in (_EPOCH, _ID, _IDS)]
-        for kind, attributes in ATTRIBUTES.items()
-    }
-)
-"""Positions in a form that depend on the view, with their conversions."""
 
 
 def form_of(consumer: Consumer, token: int | None, view: View) -> Form:
     waits = NOBODYS if token is None or token not in view.tokens else view.tokens.index(token)
     attributes = ATTRIBUTES[type(consumer)]
     return waits, *[encode(getattr(consumer, name), view) for name, (encode, _) in attributes.items()]
-
-
-def renamed(kind: type, form: Form, before: View, after: View) -> Form:
-    found = list(form)
-    if form[0] != NOBODYS:
-        token = before.tokens[form[0]]
-        found[0] = after.tokens.index(token) if token in after.tokens else NOBODYS
-    for place, (encode, decode) in _RENAMED[kind]:
-        found[place] = encode(decode(form[place], before), after)
-    return tuple(found)
 
 
 def consumer_of(
@@ -306,7 +289,6 @@ class Turns:
         self.steps = 0
         self._stage = Stage(scope, make_log_store=make_log_store, make_coordinator=make_coordinator)
         self._laws = tuple(laws)
-        self._kinds = [type(process.consumer(scope.group_id, NOBODY)) for process in scope.processes]
         self._issued: dict[str, None] = {}
         self._stage.new_member_id = self._new_member_id  # type: ignore[method-assign]
         self._stage.boot()
@@ -565,17 +547,17 @@ class Turns:
 
     def _beside(self, turn: Turn, form: int) -> int:
         place, *own = self.forms[form]
-        waits = own[0]
-        if waits == NOBODYS or not (waits in turn.answers or turn.is_lost):
-            return self.number_of((place, *renamed(self._kinds[place], tuple(own), turn.before, turn.after)))
-        consumer = self._consumer(place, tuple(own), turn.before)
+        waits, consumer = own[0], self._consumer(place, tuple(own), turn.before)
+        token = None if waits == NOBODYS else turn.before.tokens[waits]
         if waits in turn.fenced:
             raise BrokenTurnError(BrokenLaw(0, "check_fenced", f"{consumer} is fenced without a successor"))
-        try:
-            consumer.receive(turn.answers.get(waits))
-        except Exception as error:
-            raise BrokenTurnError(BrokenLaw.of(error, 0)) from error
-        return self.number_of((place, *form_of(consumer, None, turn.after))) if consumer.is_alive else 0
+        if waits in turn.answers or (turn.is_lost and token is not None):
+            token = None
+            try:
+                consumer.receive(turn.answers.get(waits))
+            except Exception as error:
+                raise BrokenTurnError(BrokenLaw.of(error, 0)) from error
+        return self.number_of((place, *form_of(consumer, token, turn.after))) if consumer.is_alive else 0
 
     # ------------------------------------------------------------ laws
 
