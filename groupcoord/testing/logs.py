@@ -11,12 +11,21 @@ from struct import Struct, pack
 from typing import Any
 
 from attrs import frozen
-from crc32c import crc32c
 from hypothesis import strategies as st
 
 from groupcoord.core.consumer_protocol import NEWEST_VERSION, write_assignment, write_subscription
-from groupcoord.records.batches import BatchRecord, sized
+from groupcoord.records.batches import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    MAGIC_V2,
+    TRANSACTIONAL,
+    BatchRecord,
+    pack_covered,
+    seal,
+    sized,
+)
 from groupcoord.records.compression import Compression, compress, lz4_frame
+from groupcoord.records.legacy import MAGIC_V0, MAGIC_V1
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.typed import TypedRecord, build_record
 from groupcoord.schema.engine import (
@@ -146,10 +155,6 @@ def _contents(kind: FieldType, version: int, flexible: bool, unknown_tags: bool)
     return st.binary(min_size=16, max_size=16).map(uuid_text)
 
 
-LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
-MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
-
-
 def encode_any_batch(
     records: Sequence[BatchRecord],
     *,
@@ -177,18 +182,11 @@ def encode_any_batch(
         parts += (write_varint(len(body)), body)
     attributes = codec | (0 if append_time_ms is None else LOG_APPEND_TIME)
     attributes |= (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
-    covered = pack(
-        ">hiqqqhii",
-        attributes,
-        last_offset - base_offset,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    ) + compress(codec, b"".join(parts))
-    return pack(">qiibI", base_offset, len(covered) + 9, leader_epoch, 2, crc32c(covered)) + covered
+    producer = producer_id, producer_epoch, base_sequence
+    header = pack_covered(
+        attributes, last_offset - base_offset, base_timestamp_ms, max_timestamp_ms, *producer, len(records)
+    )
+    return seal(base_offset, leader_epoch, header + compress(codec, b"".join(parts)))
 
 
 def encode_messages(
