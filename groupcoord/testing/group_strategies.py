@@ -100,8 +100,7 @@ def share_group_describe_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[ShareGroupDescribe]:
     """Return ShareGroupDescribe requests for up to ``max_size`` groups, by default of any id, also empty."""
-    ids = common.group_ids(min_size=0) if group_ids is None else group_ids
-    return st.builds(ShareGroupDescribe, st.lists(ids, max_size=max_size).map(tuple), st.booleans())
+    return st.builds(ShareGroupDescribe, common.several_groups(group_ids, max_size), st.booleans())
 
 
 # ---------------------------------------------------------------- where groups stand
@@ -352,8 +351,7 @@ def streams_group_describe_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[StreamsGroupDescribe]:
     """Return StreamsGroupDescribe requests for up to ``max_size`` groups, by default of any id, also empty."""
-    ids = common.group_ids(min_size=0) if group_ids is None else group_ids
-    return st.builds(StreamsGroupDescribe, st.lists(ids, max_size=max_size).map(tuple), st.booleans(), st.booleans())
+    return st.builds(StreamsGroupDescribe, common.several_groups(group_ids, max_size), st.booleans(), st.booleans())
 
 
 def requests(*, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None) -> Strategy[Request]:

@@ -400,19 +400,19 @@ def offset_delete_requests(
 
 def describe_requests(*, group_ids: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[DescribeGroups]:
     """Return DescribeGroups requests for up to ``max_size`` groups, by default of any id, also empty."""
-    return st.builds(DescribeGroups, _several(group_ids, max_size), st.booleans())
+    return st.builds(DescribeGroups, several_groups(group_ids, max_size), st.booleans())
 
 
 def consumer_group_describe_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[ConsumerGroupDescribe]:
     """Return ConsumerGroupDescribe requests for up to ``max_size`` groups, by default of any id, also empty."""
-    return st.builds(ConsumerGroupDescribe, _several(group_ids, max_size), st.booleans())
+    return st.builds(ConsumerGroupDescribe, several_groups(group_ids, max_size), st.booleans())
 
 
 def delete_requests(*, group_ids: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[DeleteGroups]:
     """Return DeleteGroups requests for up to ``max_size`` groups, by default of any id, also empty."""
-    return st.builds(DeleteGroups, _several(group_ids, max_size))
+    return st.builds(DeleteGroups, several_groups(group_ids, max_size))
 
 
 def list_requests() -> Strategy[ListGroups]:
@@ -432,7 +432,7 @@ def find_coordinator_requests(
     *, group_ids: Strategy[str] | None = None, max_size: int = FEW
 ) -> Strategy[FindCoordinator]:
     """Return FindCoordinator requests for up to ``max_size`` groups, by default of any id, also empty."""
-    return st.builds(FindCoordinator, st.just(int(CoordinatorType.GROUP)), _several(group_ids, max_size))
+    return st.builds(FindCoordinator, st.just(int(CoordinatorType.GROUP)), several_groups(group_ids, max_size))
 
 
 # ---------------------------------------------------------------- parts, and checks of arguments
@@ -464,7 +464,7 @@ def has_text(text: str) -> bool:
     return not is_blank(text)
 
 
-def _several(group_ids: Strategy[str] | None, max_size: int) -> Strategy[tuple[str, ...]]:
+def several_groups(group_ids: Strategy[str] | None, max_size: int) -> Strategy[tuple[str, ...]]:
     _check_size("max_size", max_size, 1, INT32_MAX)
     return st.lists(_strategy("group_ids", group_ids, st.just("") | _group_ids), max_size=max_size).map(tuple)
 

@@ -37,26 +37,16 @@ from groupcoord.member import (
     encode_subscription,
 )
 from groupcoord.messages import (
-    FetchedGroup,
     FindCoordinator,
     FindCoordinatorResponse,
     FoundCoordinator,
-    Heartbeat,
     HeartbeatResponse,
     JoinedMember,
     JoinGroup,
     JoinGroupResponse,
-    LeaveGroup,
-    LeaveGroupResponse,
     Node,
-    OffsetCommit,
-    OffsetCommitResponse,
-    OffsetFetch,
-    OffsetFetchResponse,
-    PartitionResult,
     SyncGroup,
     SyncGroupResponse,
-    TopicResult,
 )
 from groupcoord.testing.museum.exhibit import Exhibit, Hunt, exhibit, plant
 
@@ -190,16 +180,7 @@ class MemberLife:
                 chosen = random.sample(range(PARTITIONS), random.randrange(PARTITIONS + 1))
                 assignment = Assignment(tuple(TopicPartition(TOPIC, index) for index in chosen))
                 return SyncGroupResponse(code, "consumer", request.protocol_name, encode_assignment(assignment))
-            case Heartbeat():
-                return HeartbeatResponse(code)
-            case LeaveGroup():
-                return LeaveGroupResponse(code)
-            case OffsetFetch():
-                return OffsetFetchResponse((FetchedGroup(GROUP, code, ()),))
-        assert isinstance(request, OffsetCommit)
-        (topic,) = request.topics
-        results = tuple(PartitionResult(one.partition_index, code) for one in topic.partitions)
-        return OffsetCommitResponse((TopicResult(topic.name, topic.topic_id, results),))
+        return request.refused(code)  # the others have nothing to say but an error, or NONE
 
     def _joined(self, request: JoinGroup, code: ErrorCode) -> JoinGroupResponse:
         random = self._random
