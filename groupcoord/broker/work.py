@@ -120,6 +120,11 @@ class Timers(Waker):
         self.wake_earlier()
         return self._number
 
+    def wait_until(self, deadline_ms: int) -> Work[None]:
+        awaited = Awaited()
+        self.add(deadline_ms, awaited.done)
+        yield awaited
+
     def cancel(self, number: int) -> None:
         self._calls.pop(number, None)
         # Peers can set timers far in the future and leave.

@@ -18,7 +18,6 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, ensure_internal_topic
 from groupcoord.broker.work import (
     Answer,
-    Awaited,
     Background,
     Timers,
     Turns,
@@ -106,9 +105,7 @@ class Persister:
             results |= found
             # Each further write of the others would append another record.
             part = part_of(part, failed)
-            pause = Awaited()
-            self.timers.add(self._now_ms() + pause_ms(try_count), pause.done)
-            yield pause
+            yield from self.timers.wait_until(self._now_ms() + pause_ms(try_count))
         # Retries change the order.
         on_response(answer.response if try_count == 1 else answer_of(request, results | found))
 

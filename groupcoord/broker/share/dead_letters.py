@@ -17,7 +17,7 @@ from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import TRIES_MAX, pause_ms
 from groupcoord.broker.topics.registry import Topic, TopicError
-from groupcoord.broker.work import Awaited, Job, Timers, Work, do_in_background, do_in_place, run_in_executor
+from groupcoord.broker.work import Job, Timers, Work, do_in_background, do_in_place, run_in_executor
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.core.share_partition.in_flight import Run
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -123,9 +123,7 @@ class DeadLetters:
             except TopicLogError as error:
                 if error.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise
-                pause = Awaited()
-                self.timers.add(self._data.clock.now_ms() + pause_ms(try_count), pause.done)
-                yield pause
+                yield from self.timers.wait_until(self._data.clock.now_ms() + pause_ms(try_count))
             else:
                 return
         # Its error ends the sending.

@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from attrs import define, field
-
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic
@@ -29,7 +27,17 @@ from groupcoord.broker.transactions.log import (
     TransactionState,
     Writer,
 )
-from groupcoord.broker.work import Answer, Token, Waker, Work, each_long, each_partition, run_on_entries
+from groupcoord.broker.work import (
+    Answer,
+    Timers,
+    Token,
+    Work,
+    do_in_background,
+    do_in_place,
+    each_long,
+    each_partition,
+    run_on_entries,
+)
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.javacompat import HashTable, hash_map_order, partition_for, scala_map_order, topic_partition_hash
@@ -63,13 +71,6 @@ from groupcoord.wire.transaction_messages import (
     WriteTxnMarkersResponse,
     WrittenMarker,
 )
-
-
-@define(eq=False)
-class _Callback:
-    """Token that calls a function with the response."""
-
-    answer: Callable[[Any], None]
 
 
 def answer_write_txn_markers(
@@ -124,23 +125,13 @@ logger = logging.getLogger("groupcoord.host")
 RETRY_MS = 1_000
 """Pause before failed markers are written again."""
 
-ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+ENDED = frozenset((ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
 """Errors of a marker for a transaction that has ended in its partition, perhaps by another marker."""
 
 NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@define(eq=False)
-class _Completion:
-    """Prepared transaction with markers being written."""
-
-    transaction: Transaction
-    missing: int = 0
-    has_failed: bool = False
-    waiting: list[tuple[Token, EndTxnResponse]] = field(factory=list)
-
-
-class TransactionCoordinator(Waker):
+class TransactionCoordinator:
     """Coordinator of all transactions of a server, shared by its nodes.
 
     A handler that takes a ``token`` may return None and call ``token.answer(response)`` later. Offsets and markers go
@@ -161,7 +152,6 @@ class TransactionCoordinator(Waker):
         submit: Callable[[int, Any, Token, Principal], None],
         topics_created: Callable[[Collection[str]], None],
     ) -> None:
-        super().__init__()
         self._config, self._clock = data.config, data.clock
         self._log = TransactionLog(data, on_made=lambda: topics_created((TRANSACTIONS_TOPIC,)))
         self._producer_ids = producer_ids
@@ -173,14 +163,14 @@ class TransactionCoordinator(Waker):
         self._data = data
         self._transactions: dict[str, Transaction] = {}
         self._open: dict[str, None] = {}
-        self._completions: dict[str, _Completion] = {}
+        self._timers = Timers()
+        self.on_earlier = self._timers.on_earlier
         self._in_flight: Counter[str] = Counter()
         self._timeout_interval_ms = data.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._expiration_interval_ms = data.config.transaction_remove_expired_transaction_cleanup_interval_ms
         now_ms = data.clock.now_ms()
         self._timeout_check_ms = now_ms + self._timeout_interval_ms
         self._expiration_check_ms = now_ms + self._expiration_interval_ms
-        self._retry_ms: int | None = None
         self._unloaded = self._log.partitions()
         self._load()
 
@@ -240,20 +230,14 @@ class TransactionCoordinator(Waker):
         deadline_ms = self._expiration_check_ms
         if self._open and self._timeout_check_ms < deadline_ms:
             deadline_ms = self._timeout_check_ms
-        if self._retry_ms is not None and self._retry_ms < deadline_ms:
-            deadline_ms = self._retry_ms
-        return deadline_ms
+        retry_ms = self._timers.next_deadline_ms()
+        return deadline_ms if retry_ms is None else min(deadline_ms, retry_ms)
 
     def tick(self, now_ms: int) -> None:
         if now_ms >= self._timeout_check_ms:
             self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_interval_ms, now_ms)
             self._abort_timed_out(now_ms)
-        if self._retry_ms is not None and now_ms >= self._retry_ms:
-            self._retry_ms = None
-            for completion in list(self._completions.values()):
-                # Otherwise responses schedule the next attempt.
-                if not completion.missing:
-                    self._write_markers(completion)
+        self._timers.tick(now_ms)
         if now_ms >= self._expiration_check_ms:
             self._expiration_check_ms = _next_after(self._expiration_check_ms, self._expiration_interval_ms, now_ms)
             self._forget_unused(now_ms)
@@ -439,18 +423,19 @@ class TransactionCoordinator(Waker):
 
     def commit_offsets(self, request: TxnOffsetCommit, token: Token, principal: Principal = None) -> None:
         """Pass a TxnOffsetCommit to the group coordinator; until its response, the transaction can't end."""
-        in_flight, transactional_id = self._in_flight, request.transactional_id
+        do_in_background(self._commit_offsets(request, token, principal), do_in_place)
+
+    def _commit_offsets(self, request: TxnOffsetCommit, token: Token, principal: Principal) -> Work[None]:
+        in_flight, transactional_id, answer = self._in_flight, request.transactional_id, Answer()
         in_flight[transactional_id] += 1
-
-        def written(response: Any) -> None:
-            in_flight[transactional_id] -= 1
-            if not in_flight[transactional_id]:
-                # Counts of zero would pile up.
-                del in_flight[transactional_id]
-            token.answer(response)
-
-        index = self._log_partition_of(request.group_id).partition
-        self._submit(index, request, _Callback(written), principal)
+        self._submit(self._log_partition_of(request.group_id).partition, request, answer, principal)
+        if not answer.is_done:
+            yield answer
+        in_flight[transactional_id] -= 1
+        if not in_flight[transactional_id]:
+            # Counts of zero would pile up.
+            del in_flight[transactional_id]
+        token.answer(answer.response)
 
     def verify_writer(self, writer: Writer) -> ErrorCode:
         """Return NONE if a producer may write to a partition, which is added to its transaction if requested."""
@@ -508,27 +493,32 @@ class TransactionCoordinator(Waker):
         return None
 
     def _complete(self, transaction: Transaction, *waiting: tuple[Token, EndTxnResponse]) -> None:
-        completion = _Completion(transaction, waiting=list(waiting))
-        self._completions[transaction.transactional_id] = completion
-        self._write_markers(completion)
+        do_in_background(self._completing(transaction, waiting), do_in_place)
 
-    def _write_markers(self, completion: _Completion) -> None:
-        transaction = completion.transaction
-        # Sorted, since the order of a set differs between processes.
-        partitions = sorted(transaction.partitions)
-        # Some markers are answered at once.
-        completion.has_failed, completion.missing = False, len(partitions)
+    def _completing(self, transaction: Transaction, waiting: Iterable[tuple[Token, EndTxnResponse]]) -> Work[None]:
+        """Write the markers of a prepared transaction until all are written; answer after the first attempt."""
+        while True:
+            is_complete = yield from self._write_markers(transaction)
+            now_ms = self._clock.now_ms()
+            try:
+                if is_complete:
+                    self._store(transaction.completed(now_ms))
+            except TransactionLogError:
+                # The retry repeats all markers.
+                is_complete = False
+            if not is_complete:
+                unwritten = "markers of %r are not all written; the next try is soon"
+                self._lines.warning("markers", now_ms / 1000, unwritten, transaction.transactional_id)
+            # Even with failed markers, the outcome is durable.
+            for token, response in waiting:
+                token.answer(response)
+            if is_complete:
+                return
+            waiting = ()
+            yield from self._timers.wait_until(now_ms + RETRY_MS)
 
-        def on_answer(error_code: ErrorCode) -> None:
-            completion.missing -= 1
-            # Another marker may have ended the transaction there.
-            completion.has_failed = completion.has_failed or error_code not in ENDED
-            if not completion.missing:
-                self._end_completion(completion)
-
-        def on_response(response: CompleteTransactionResponse) -> None:
-            on_answer(response.error_code)
-
+    def _write_markers(self, transaction: Transaction) -> Work[bool]:
+        """Return whether the transaction has ended in all its partitions, perhaps by another marker."""
         end = (
             transaction.producer_id,
             transaction.producer_epoch,
@@ -536,32 +526,20 @@ class TransactionCoordinator(Waker):
             # Partitions refuse markers of a former coordinator.
             self._log.coordinator_epoch(transaction.transactional_id),
         )
-        for topic, index in partitions:
+        error_codes: list[ErrorCode] = []
+        answers: list[Answer] = []
+        # Sorted, since the order of a set differs between processes.
+        for topic, index in sorted(transaction.partitions):
             if topic == OFFSETS_TOPIC:
-                self._submit(index, CompleteTransaction(index, *end), _Callback(on_response), None)
+                answers.append(Answer())
+                self._submit(index, CompleteTransaction(index, *end), answers[-1], None)
             else:
-                on_answer(self._data.append_marker(topic, index, TransactionMarker(*end)))
-        if not partitions:
-            self._end_completion(completion)
-
-    def _end_completion(self, completion: _Completion) -> None:
-        transaction = completion.transaction
-        try:
-            if not completion.has_failed:
-                self._store(transaction.completed(self._clock.now_ms()))
-                del self._completions[transaction.transactional_id]
-        except TransactionLogError:
-            # The retry repeats all markers.
-            completion.has_failed = True
-        if completion.has_failed:
-            now_ms, unwritten = self._clock.now_ms(), "markers of %r are not all written; the next try is soon"
-            self._lines.warning("markers", now_ms / 1000, unwritten, transaction.transactional_id)
-            self._retry_ms = now_ms + RETRY_MS
-            self.wake_earlier()
-        # Even with failed markers, the outcome is durable.
-        waiting, completion.waiting = completion.waiting, []
-        for token, response in waiting:
-            token.answer(response)
+                error_codes.append(self._data.append_marker(topic, index, TransactionMarker(*end)))
+        for answer in answers:
+            if not answer.is_done:
+                yield answer
+            error_codes.append(answer.response.error_code)
+        return ENDED.issuperset(error_codes)
 
     # ------------------------------------------------------------ queries
 
@@ -632,7 +610,7 @@ class TransactionCoordinator(Waker):
         else:
             self._open.pop(transactional_id, None)
         if self.next_deadline_ms() != before_ms:
-            self.wake_earlier()
+            self._timers.wake_earlier()
 
 
 def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
