@@ -10,20 +10,12 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from groupcoord.records.batches import (
-    BATCH_HEADER_BYTES,
-    Batch,
-    InvalidBatchError,
-    iter_batches,
-    record_heads,
-    sized,
-)
-from groupcoord.schema.primitives import MalformedError, read_varint, write_varint
+from groupcoord.records.batches import BATCH_HEADER_BYTES, InvalidBatchError, iter_batches, sized
+from groupcoord.schema.primitives import write_varint
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, UNREADABLE, read_payload
 
 PORTION_BYTES = 1024 * 1024
-_NULL = sized(None)
-_NOTHING = _NULL * 2
+_NOTHING = sized(None) * 2
 _RECORD_BYTES = 12
 """Most further bytes of a record: its length, attributes, timestamp and offset."""
 
@@ -79,43 +71,20 @@ def _contents(data: bytes, offsets: Sequence[int]) -> tuple[dict[int, bytes], in
             if looked_at_bytes >= PORTION_BYTES:
                 break
             next_offset = batch.next_offset
-            wanted = offsets[bisect_left(offsets, batch.base_offset) : bisect_left(offsets, next_offset)]
+            wanted = frozenset(offsets[bisect_left(offsets, batch.base_offset) : bisect_left(offsets, next_offset)])
             # The claimed number could make the job run for minutes.
             if not wanted or batch.record_count > BATCH_RECORDS_MAX:
                 continue
             try:
-                payload = read_payload(batch)
-                looked_at_bytes += len(payload)
-                contents.update(_contents_in(batch, payload, wanted))
+                looked_at_bytes += len(read_payload(batch))
+                records = batch.records()
+                contents |= {offset: sized(key) + sized(value) for offset, _, key, value in records if offset in wanted}
             except UNREADABLE:
                 looked_at_bytes += PORTION_BYTES
     # The read truncates the last batch.
     except InvalidBatchError:
         pass
     return contents, next_offset
-
-
-def _contents_in(batch: Batch, payload: bytes, wanted: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    offsets = frozenset(wanted)
-    for head in record_heads(payload, batch.record_count):
-        offset = batch.base_offset + head.offset_delta
-        if offset in offsets:
-            key, position = _field(payload, head.key_position, head.end)
-            value, _ = _field(payload, position, head.end)
-            yield offset, key + value
-        if offset >= wanted[-1]:
-            return
-
-
-def _field(payload: bytes, position: int, record_end: int) -> tuple[bytes, int]:
-    size, position = read_varint(payload, position)
-    if size < 0:
-        return _NULL, position
-    end = position + size
-    # A producer wrote the lengths.
-    if end > record_end:
-        raise MalformedError(f"a field of {size} bytes, {record_end - position} left")
-    return sized(payload[position:end]), end
 
 
 def _portions(
