@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -161,6 +162,23 @@ class JsonFile:
         except ValueError as error:
             raise self._error_type(f"is not JSON: {error}") from error
         return content
+
+
+class Document(ABC):
+    """Content of a JSON file, which other nodes of a cluster may write, too."""
+
+    def __init__(self, file: JsonFile) -> None:
+        self.file = file
+        # Within `read`, so that errors of the content name the file.
+        file.read(self._load)
+
+    def reload(self) -> None:
+        """Read the file if another process has written it."""
+        self.file.read_if_changed(self._load)
+
+    @abstractmethod
+    def _load(self, content: dict[str, Any]) -> None:
+        """Parse the content and take it over."""
 
 
 def _text_of(content: Mapping[str, object]) -> str:

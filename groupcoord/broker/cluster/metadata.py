@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
-from groupcoord.broker.json_file import JsonFile, Place
+from groupcoord.broker.json_file import Document, JsonFile, Place
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.broker.work import Work, each, run_on_entries
 from groupcoord.config import Config, GroupType
@@ -87,7 +87,7 @@ FEATURES = (
 )
 
 
-class Features:
+class Features(Document):
     """Feature levels of the cluster, stored in a file. ``epoch`` counts changes; APIs ``left_out`` are not served."""
 
     def __init__(self, place: Place | None = None) -> None:
@@ -95,13 +95,9 @@ class Features:
         self.left_out_keys: frozenset[int] = frozenset()
         self.epoch = 0
         self._levels: dict[str, int] = {}
-        self._file = JsonFile(place, FILE_NAME, "levels of features")
-        self._file.read(self._parse)
+        super().__init__(JsonFile(place, FILE_NAME, "levels of features"))
 
-    def reload(self) -> None:
-        self._file.read_if_changed(self._parse)
-
-    def _parse(self, content: dict[str, Any]) -> None:
+    def _load(self, content: dict[str, Any]) -> None:
         self._set(int(content["epoch"]), dict(content["levels"]))
 
     def _set(self, epoch: int, levels: dict[str, int]) -> None:
@@ -125,7 +121,7 @@ class Features:
         if changed != self._levels:
             # KIP-584: by this epoch clients distinguish older levels from newer ones.
             epoch = self.epoch + 1
-            self._file.write(lambda: {"epoch": epoch, "levels": changed})
+            self.file.write(lambda: {"epoch": epoch, "levels": changed})
             self._set(epoch, changed)
 
     def served_protocols(self, config: Config) -> frozenset[GroupType]:

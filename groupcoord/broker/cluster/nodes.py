@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from types import GeneratorType
-from typing import Any, Protocol
+from typing import Any
 
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.metadata import Features
@@ -14,7 +14,7 @@ from groupcoord.broker.cluster.quotas import Quotas
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import BrokerConfigs
 from groupcoord.broker.connection import Connection, Handler
-from groupcoord.broker.json_file import DataFileError, Place
+from groupcoord.broker.json_file import DataFileError, Document, Place
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.share.coordination import ShareCoordination
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
@@ -222,23 +222,12 @@ WRITING_REQUESTS = (
 """Requests that write shared documents."""
 
 
-class SharedDocument(Protocol):
-    """Content of a shared document."""
-
-    def reload(self) -> None:
-        """Read the document if another node has written it.
-
-        Raises:
-            DataFileError: it can't be read.
-        """
-
-
 class SharedDocuments:
     """Documents that the nodes of a cluster share."""
 
-    def __init__(self, topics: TopicRegistry, others: Iterable[SharedDocument]) -> None:
+    def __init__(self, topics: TopicRegistry, others: Iterable[Document]) -> None:
         self._topics = topics
-        self._documents: tuple[SharedDocument, ...] = (topics, *others)
+        self._documents: tuple[Document, ...] = (topics, *others)
 
     def reload(self) -> None:
         """Read what other nodes have written. Unreadable documents are logged, and keep their content."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from groupcoord.broker.cluster.metadata import CLUSTER_DENIED
-from groupcoord.broker.json_file import JsonFile, Place
+from groupcoord.broker.json_file import Document, JsonFile, Place
 from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -60,16 +60,20 @@ class _QuotaError(GroupcoordError):
     """Invalid change, with the message of the response."""
 
 
-class Quotas:
+class Quotas(Document):
     """Client quotas by entity."""
 
     def __init__(self, place: Place | None = None) -> None:
-        self._file = JsonFile(place, FILE_NAME, "quotas")
-        self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
+        self._limits: dict[_Key, _Limits] = {}
+        super().__init__(JsonFile(place, FILE_NAME, "quotas"))
 
-    def reload(self) -> None:
-        limits = self._file.read_if_changed(_parsed)
-        self._limits = self._limits if limits is None else limits
+    def _load(self, content: dict[str, Any]) -> None:
+        self._limits = {
+            _key_of({str(kind): name for kind, name in entry["entity"].items()}): {
+                str(key): float(value) for key, value in entry["limits"].items()
+            }
+            for entry in content["quotas"]
+        }
 
     def answer_describe(
         self, request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
@@ -164,7 +168,7 @@ class Quotas:
     def _write(self, limits: dict[_Key, _Limits]) -> None:
         # Requests that change nothing need no writable disk.
         if limits != self._limits:
-            self._file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
+            self.file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
             self._limits = limits
 
 
@@ -261,12 +265,3 @@ def _component_refusal(component: QuotaComponent, seen: set[str]) -> DescribeCli
     elif match_type not in list(QuotaMatch):
         message = f"Unknown match type {match_type}"
     return None if message is None else DescribeClientQuotasResponse(error_code, message)
-
-
-def _parsed(content: dict[str, Any]) -> dict[_Key, _Limits]:
-    return {
-        _key_of({str(kind): name for kind, name in entry["entity"].items()}): {
-            str(key): float(value) for key, value in entry["limits"].items()
-        }
-        for entry in content["quotas"]
-    }

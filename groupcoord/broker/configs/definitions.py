@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from attrs import evolve, field, fields, frozen
 
-from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.broker.json_file import DataFileError, Document, JsonFile, Place
 from groupcoord.config import SETTINGS, Config, key_of
 from groupcoord.config.group_settings import (
     ConsumerGroupSettings,
@@ -225,18 +225,16 @@ def settings_without_effect(own: Configs) -> list[str]:
     ]
 
 
-class KeptConfigs:
+class KeptConfigs(Document):
     """Stored overrides of resources of one type, which need not exist."""
 
     def __init__(self, file: JsonFile, kind: str) -> None:
-        self._file = file
         self._kind = kind
         self._own: dict[str, Configs] = {}
-        # Within `read`, so that errors of the content name the file.
-        self._file.read(lambda content: self._set(content[kind]))
+        super().__init__(file)
 
-    def reload(self) -> None:
-        self._file.read_if_changed(lambda content: self._set(content[self._kind]))
+    def _load(self, content: dict[str, Any]) -> None:
+        self._set(content[self._kind])
 
     def names(self) -> list[str]:
         return list(self._own)
@@ -252,7 +250,7 @@ class KeptConfigs:
         """
         own = {name: configs for name, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:
-            self._file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})
+            self.file.write(lambda: {self._kind: {name: dict(configs) for name, configs in own.items()}})
             # After the write, which may fail.
             self._set(own)
 

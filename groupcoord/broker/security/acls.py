@@ -13,7 +13,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from groupcoord.broker.json_file import JsonFile, Place
+from groupcoord.broker.json_file import Document, JsonFile, Place
 from groupcoord.broker.work import Work, portions
 from groupcoord.core.router.authorization import CLUSTER, Operation, Permissions, Principal, Resource, ResourceType
 from groupcoord.errors import ErrorCode
@@ -57,22 +57,17 @@ _IMPLIED_BY = {
 }
 
 
-class Acls:
+class Acls(Document):
     """ACLs with an index: the cost of a decision depends on the name's length and the ACLs for it."""
 
     def __init__(
         self, place: Place | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
     ) -> None:
-        self._file = JsonFile(place, FILE_NAME, "ACLs")
         self._super_users = frozenset(super_users)
         self._allows_by_default = allows_by_default
         self._decide = lru_cache(DECISIONS_MAX)(self._decide_anew)
-        self._set(self._file.read(_parsed) or {})
-
-    def reload(self) -> None:
-        acls = self._file.read_if_changed(_parsed)
-        if acls is not None:
-            self._set(acls)
+        self._set(())
+        super().__init__(JsonFile(place, FILE_NAME, "ACLs"))
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
         # Long names would fill memory.
@@ -100,12 +95,15 @@ class Acls:
         acls = self._acls | dict.fromkeys(new)
         for acl in gone:
             acls.pop(acl, None)
-        self._file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
+        self.file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
         for acl in gone:
             self._remove(acl)
         for acl in new:
             self._add(acl)
         self._decide.cache_clear()
+
+    def _load(self, content: dict[str, Any]) -> None:
+        self._set([Acl(**entry) for entry in content["acls"]])
 
     def _set(self, acls: Iterable[Acl]) -> None:
         self._acls: dict[Acl, None] = {}  # in the order of their creation
@@ -223,10 +221,6 @@ def _matches_name(wanted: AclFilter, acl: Acl) -> bool:
     if acl.pattern_type == PatternType.PREFIXED:
         return wanted.resource_name.startswith(acl.resource_name)
     return acl.resource_name == WILDCARD
-
-
-def _parsed(content: dict[str, Any]) -> dict[Acl, None]:
-    return {Acl(**entry): None for entry in content["acls"]}
 
 
 NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")

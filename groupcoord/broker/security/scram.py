@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.broker.json_file import DataFileError, Document, JsonFile, Place
 from groupcoord.broker.security.sasl import (
     OTHER_AUTHORIZATION_ID,
     SCRAM_SHA_256,
@@ -207,7 +207,7 @@ class CredentialFileError(DataFileError):
     """Unreadable or malformed file of credentials."""
 
 
-class ScramCredentials:
+class ScramCredentials(Document):
     """Credentials of a file of users, which are fixed, and those that administrators have created."""
 
     def __init__(
@@ -216,23 +216,23 @@ class ScramCredentials:
         passwords: Mapping[str, str] | None = None,
         mechanisms: tuple[str, ...] = (),
     ) -> None:
-        self._file = JsonFile(place, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
-        kept = self._file.read(_parsed) or _Kept({}, secrets.token_bytes(SECRET_BYTES))
-        self._secret = kept.secret
-        self._nobody = Nobody(kept.secret)
-        self._fixed: Credentials = {
+        self._fixed: Credentials = {}
+        self._use(_Kept({}, secrets.token_bytes(SECRET_BYTES)))
+        super().__init__(JsonFile(place, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True))
+        self._fixed = {
             (user, mechanism): credential_of_password(mechanism, password, self._nobody.salt(mechanism, user))
             for user, password in (passwords or {}).items()
             for mechanism in mechanisms
             if mechanism in NUMBER_OF
         }
-        self._set(kept.credentials)
+        self._set(self._altered)
 
-    def reload(self) -> None:
-        kept = self._file.read_if_changed(_parsed)
-        if kept is not None:
-            self._secret, self._nobody = kept.secret, Nobody(kept.secret)
-            self._set(kept.credentials)
+    def _load(self, content: dict[str, Any]) -> None:
+        self._use(_parsed(content))
+
+    def _use(self, kept: _Kept) -> None:
+        self._secret, self._nobody = kept.secret, Nobody(kept.secret)
+        self._set(kept.credentials)
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         key = (user, mechanism)
@@ -291,7 +291,7 @@ class ScramCredentials:
 
     def _keep(self, altered: Credentials) -> bool:
         try:
-            self._file.write(partial(_content, _Kept(altered, self._secret)))
+            self.file.write(partial(_content, _Kept(altered, self._secret)))
         except OSError:
             return False
         self._set(altered)

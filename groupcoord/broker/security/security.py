@@ -30,8 +30,7 @@ from groupcoord.core.router.authorization import Authorize, Principal
 from groupcoord.errors import ConfigError, ErrorCode
 
 if TYPE_CHECKING:
-    from groupcoord.broker.cluster.nodes import SharedDocument
-    from groupcoord.broker.json_file import Place
+    from groupcoord.broker.json_file import Document, Place
     from groupcoord.broker.security.acls import Acls
     from groupcoord.broker.security.scram import ScramCredentials
     from groupcoord.broker.security.settings import Listener, SecuritySettings, TlsListener
@@ -153,7 +152,7 @@ class Security:
         known = Users(passwords)
         self._sasl = {name: self._sasl_server(name, own, known) for name, own in used.items()}
 
-    def shared_documents(self) -> list[SharedDocument]:
+    def shared_documents(self) -> list[Document]:
         """Return the credentials and ACLs that the nodes of a cluster share."""
         return [self.credentials, *([] if self.acls is None else [self.acls])]
 

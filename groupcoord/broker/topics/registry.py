@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
-from groupcoord.broker.json_file import DataFileError, JsonFile, Place
+from groupcoord.broker.json_file import DataFileError, Document, JsonFile, Place
 from groupcoord.config import Config
 from groupcoord.core.log.records import INTERNAL_TOPICS, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from groupcoord.core.topics import illegal_name_reason
@@ -187,7 +187,7 @@ class TopicEdit:
         self._partitions_added += partition_count
 
 
-class TopicRegistry:
+class TopicRegistry(Document):
     """Topics of a server, and its cluster id. It is the coordinator's ``TopicResolver``.
 
     Args:
@@ -205,15 +205,11 @@ class TopicRegistry:
     def __init__(self, place: Place | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
         self._new_id = new_id
         self.directory = place if isinstance(place, Path) else None
-        self.file = JsonFile(place, FILE_NAME, "a list of topics", TopicFileError)
         self._topics: dict[str, Topic] = {}
         self.deleted: deque[str] = deque(maxlen=DELETED_MAX)
         self._by_id: dict[UUID, Topic] = {}
         self._cluster_id: UUID | None = None
-        kept = self.file.read(_parsed)
-        if kept is not None:
-            self._cluster_id, topics = kept
-            self._set(topics)
+        super().__init__(JsonFile(place, FILE_NAME, "a list of topics", TopicFileError))
 
     @property
     def cluster_id(self) -> str:
@@ -288,12 +284,9 @@ class TopicRegistry:
             elif topic.partition_count != partition_count:
                 edit.extend(name, partition_count)
 
-    def reload(self) -> None:
-        """Read the file if another process has written it."""
-        kept = self.file.read_if_changed(_parsed)
-        if kept is not None:
-            self._cluster_id, topics = kept
-            self._set(topics)
+    def _load(self, content: dict[str, Any]) -> None:
+        self._cluster_id, topics = _parsed(content)
+        self._set(topics)
 
     def _set(self, topics: dict[str, Topic]) -> None:
         self._topics = topics
