@@ -179,9 +179,13 @@ def test_a_clean_start_reads_no_batches(tmp_path: Path, monkeypatch: pytest.Monk
 
 @as_one_test
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
-@pytest.mark.parametrize("tamper", [Path.unlink, lambda path: path.write_bytes(b"\0" * 24)], ids=["missing", "blank"])
+@pytest.mark.parametrize(
+    "tamper",
+    [Path.unlink, lambda path: path.write_bytes(b"\0" * 24), lambda path: os.truncate(path, 5)],
+    ids=["missing", "blank", "truncated"],
+)
 def test_what_is_missing_is_made_anew(tmp_path: Path, suffix: str, tamper: Callable[[Path], None]) -> None:
-    """Indexes and snapshots that are missing or too large, as a broker makes them, are rebuilt."""
+    """Indexes and snapshots that are missing, truncated or too large, as a broker makes them, are rebuilt."""
     writer = Writer(Disk(tmp_path), 3)
     writer.write(150)
     writer.disk.logs.close()

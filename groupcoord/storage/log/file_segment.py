@@ -316,6 +316,9 @@ class FileSegment(Segment):
         try:
             size = os.path.getsize(path)
             entries = FileEntries(self._files, path, layout, size)
+            # A truncated file may hold no entry.
+            if size % layout.size:
+                return None
             if not size:
                 return entries
             first, second = entries[-1]
@@ -324,7 +327,7 @@ class FileSegment(Segment):
         # Entries beyond the segment belong to a file that was replaced or truncated.
         fits = second < self.size_bytes if layout is OFFSET_ENTRY else self.base_offset + second < self.next_offset
         is_blank = first == second == 0 and len(entries) > 1  # preallocated by Kafka
-        return entries if fits and not is_blank and not size % layout.size else None
+        return entries if fits and not is_blank else None
 
     def _rebuild_indexes(self) -> tuple[Entries, Entries]:
         rebuilt = FileSegment(Path(self.path).parent, self.base_offset, self._files, self._memory)
