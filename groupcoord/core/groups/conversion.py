@@ -126,4 +126,4 @@ class ConvertibleGroups(ModernGroups[GroupT, DraftT]):
             self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
         if isinstance(written.group, self.group_class):
             # A downgrade may be the removal of a silent member.
-            self._timers.retry_fencing(written.group, now_ms)
+            self.retry_fencing(written.group, now_ms)

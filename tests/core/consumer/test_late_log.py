@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord import ErrorCode
-from groupcoord.core.groups.base.group import FENCING_RETRY_MS
+from groupcoord.core.groups.base.kind import FENCING_RETRY_MS
 from groupcoord.log_store import NotEnoughReplicasError
 from tests.core.consumer.members import Members, waiting_appends
 from tests.core.driver import Driver

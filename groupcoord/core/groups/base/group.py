@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,9 +12,9 @@ from attrs import field
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import GroupSettings
 from groupcoord.core.fast_construct import define, frozen
-from groupcoord.core.groups.base.state import Draft, MemberT, StateT
+from groupcoord.core.groups.base.state import Draft, StateT
 from groupcoord.core.groups.group import BEFORE_ALL_APPENDS
-from groupcoord.core.log.records import CommitKind, GroupTombstone, Record, RecordsOfGroup
+from groupcoord.core.log.records import CommitKind, Record, RecordsOfGroup
 from groupcoord.core.messages import (
     GroupToFetch,
     ListedGroup,
@@ -335,75 +335,4 @@ class CommittingGroup(ModernGroup[StateT]):
         return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms
 
 
-FENCING_RETRY_MS = 500
-"""Delay of a timer after a refused write (Kafka's ``CoordinatorTimerImpl``)."""
-
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
-
-
-class MemberTimers(Generic[GroupT, MemberT]):
-    """Timers of members, set from records, so that a live group and a loaded one have the same."""
-
-    __slots__ = ("_environment", "_timers")
-
-    def __init__(self, timers: TimerQueue, environment: GroupEnvironment[Any, Any]) -> None:
-        self._environment = environment
-        self._timers = timers
-
-    def follow(self, group: GroupT, records: Iterable[Record], now_ms: int) -> None:
-        # In the order of their tombstones: the assignment first, the metadata last.
-        assignment_record, metadata_record = group.STATE.RECORDS_OF_MEMBER[0], group.STATE.RECORDS_OF_MEMBER[-1]
-        members: Mapping[str, Any] = group.state.members
-        record: Any
-        for record in records:
-            kind = type(record)
-            # A session begins with the first durable record, so a refused join leaves no timer.
-            if kind is metadata_record:
-                member = members.get(record.member_id)
-                # A running session was renewed when the heartbeat itself was handled.
-                if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
-                    self.start_session(group, member, now_ms)
-            elif kind is assignment_record:
-                member = members.get(record.member_id)
-                if member is not None and not member.has_left:  # otherwise its timers run on
-                    self.follow_assignment(group, member, now_ms)
-            # The same append may add a member of this id again.
-            elif kind is GroupTombstone:
-                record_type, member_id = record.key
-                if record_type == metadata_record.RECORD_TYPE and member_id not in members:
-                    for timer in group.drop_timers(member_id):
-                        self._timers.cancel(timer)
-
-    def revive(self, group: GroupT, now_ms: int) -> None:
-        """Set the timers of a group from its records: all sessions start now."""
-        for member in group.state.members.values():
-            self.start_session(group, member, now_ms)
-            self.follow_assignment(group, member, now_ms)
-
-    def follow_assignment(self, group: GroupT, member: MemberT, now_ms: int) -> None:
-        """Set the revocation timer of a member, for types with revocation."""
-
-    def time_revocation(self, group: GroupT, member: MemberT, now_ms: int, *, is_revoking: bool) -> None:
-        """Start the revocation timer of a member, or cancel it."""
-        assert group.REVOCATION is not None
-        member_id = member.metadata.member_id
-        if is_revoking:
-            group.revoking_epochs[member_id] = member.member_epoch
-            # Each such record sets the deadline again, as in Kafka.
-            self._timers.arm(group.timer(group.REVOCATION, member_id), now_ms + member.metadata.rebalance_timeout_ms)
-        elif member_id in group.revoking_epochs:
-            self._timers.cancel(group.timer(group.REVOCATION, member_id))
-
-    def start_session(self, group: GroupT, member: MemberT, now_ms: int) -> None:
-        # Read at each start: an administrator may change the group's settings meanwhile.
-        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
-        self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
-
-    def retry_fencing(self, group: GroupT, now_ms: int) -> None:
-        """Rearm the timers of members after the log has refused their removal."""
-        fencing, group.fencing = group.fencing, []
-        for key in fencing:
-            timer = group.timer(key.kind, key.member_id)
-            # A heartbeat during the write may have rearmed it.
-            if timer.deadline_ms is None and key.member_id in group.state.members:
-                self._timers.arm(timer, now_ms + FENCING_RETRY_MS)

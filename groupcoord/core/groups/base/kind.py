@@ -14,11 +14,12 @@ from attrs import astuple
 
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.fast_construct import define
-from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, MemberTimers, SteadyHeartbeat
+from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, SteadyHeartbeat
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember, find_sender
 from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
 from groupcoord.core.log.log_partition import Continuation
+from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -37,6 +38,9 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.request import GroupRequest, RefusedError
 from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
+
+FENCING_RETRY_MS = 500
+"""Delay of a timer after a refused write (Kafka's ``CoordinatorTimerImpl``)."""
 
 RECORDS_PER_WRITE_MAX = 1_000
 """Waiting requests share a write up to this number of records."""
@@ -85,15 +89,13 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     described_class: ClassVar[Callable[..., Any]]
     """Describes a group that does not exist."""
 
-    timers_class: ClassVar[type[Any]] = MemberTimers
-
     def __init__(self, context: HandlerContext, environment: GroupEnvironment[Any, Any]) -> None:
         self._context = context
         self._groups: dict[str, Any] = context.groups
         self._known_topics = environment.topics
         self._settings_of = environment.settings_of
         self._environment = environment
-        self._timers: MemberTimers[GroupT, Any] = self.timers_class(context.timers, environment)
+        self._timers = context.timers
         self.rules: dict[type, Callable[[GroupT, DraftT, Any, int], Any]] = {}
         self.record_types = frozenset(self.group_class.STATE.FORGET)
         self.timers = dict.fromkeys(self.group_class.MEMBER_TIMERS, self.on_timer)
@@ -117,10 +119,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def shares_write(self, draft: DraftT, request: GroupRequest[Any]) -> bool:
         """Return whether a request that has waited may be handled on top of a draft."""
         return len(draft.records) < RECORDS_PER_WRITE_MAX
-
-    def adopt(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
-        """Set the timers that follow from the records of a draft, if any."""
-        self._timers.follow(group, draft.records, now_ms)
 
     def hold(self, draft: DraftT, token: Token, response: Response) -> None:
         draft.held.append(Reply(token, response))
@@ -282,7 +280,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def on_failure(self, group: GroupT, error_code: ErrorCode, now_ms: int) -> None:
         group.writing = None
         group.is_topics_look_due = True  # the refused heartbeat's comparison of topics is lost
-        self._timers.retry_fencing(group, now_ms)
+        self.retry_fencing(group, now_ms)
         self._handle_waiting(group, now_ms)
 
     def on_overdue(self, group: GroupT, error_code: ErrorCode, now_ms: int) -> None:
@@ -331,12 +329,69 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     # ------------------------------------------------------------ timers
 
+    def adopt(self, group: GroupT, draft: DraftT, now_ms: int) -> None:
+        """Set timers from the records of a draft, so that a live group and a loaded one have the same."""
+        # In the order of their tombstones: the assignment first, the metadata last.
+        assignment_record, metadata_record = group.STATE.RECORDS_OF_MEMBER[0], group.STATE.RECORDS_OF_MEMBER[-1]
+        members = group.state.members
+        record: Any
+        for record in draft.records:
+            kind = type(record)
+            # A session begins with the first durable record, so a refused join leaves no timer.
+            if kind is metadata_record:
+                member = members.get(record.member_id)
+                # A running session was renewed when the heartbeat itself was handled.
+                if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
+                    self.start_session(group, member, now_ms)
+            elif kind is assignment_record:
+                member = members.get(record.member_id)
+                if member is not None and not member.has_left:  # otherwise its timers run on
+                    self.follow_assignment(group, member, now_ms)
+            # The same append may add a member of this id again.
+            elif kind is GroupTombstone:
+                record_type, member_id = record.key
+                if record_type == metadata_record.RECORD_TYPE and member_id not in members:
+                    for timer in group.drop_timers(member_id):
+                        self._timers.cancel(timer)
+
+    def revive(self, group: GroupT, now_ms: int) -> None:
+        """Set the timers of a group from its records: all sessions start now."""
+        for member in group.state.members.values():
+            self.start_session(group, member, now_ms)
+            self.follow_assignment(group, member, now_ms)
+
+    def follow_assignment(self, group: GroupT, member: Any, now_ms: int) -> None:
+        """Start the revocation timer of a member that has to revoke something, or cancel it."""
+        member_id = member.metadata.member_id
+        if group.REVOCATION is None:
+            return
+        if member.assignment.is_revoking:
+            group.revoking_epochs[member_id] = member.member_epoch
+            # Each such record sets the deadline again, as in Kafka.
+            self._timers.arm(group.timer(group.REVOCATION, member_id), now_ms + member.metadata.rebalance_timeout_ms)
+        elif member_id in group.revoking_epochs:
+            self._timers.cancel(group.timer(group.REVOCATION, member_id))
+
+    def start_session(self, group: GroupT, member: Any, now_ms: int) -> None:
+        # Read at each start: an administrator may change the group's settings meanwhile.
+        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
+        self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
+
+    def retry_fencing(self, group: GroupT, now_ms: int) -> None:
+        """Rearm the timers of members after the log has refused their removal."""
+        fencing, group.fencing = group.fencing, []
+        for key in fencing:
+            timer = group.timer(key.kind, key.member_id)
+            # A heartbeat during the write may have rearmed it.
+            if timer.deadline_ms is None and key.member_id in group.state.members:
+                self._timers.arm(timer, now_ms + FENCING_RETRY_MS)
+
     def _renew_waiting_session(self, group: GroupT, request: Any, now_ms: int) -> None:
         if type(request) is self.heartbeat_request:
             member = group.state.members.get(request.member_id)
             # Another epoch may be refused later, and refused requests renew no session.
             if member is not None and member.member_epoch == request.member_epoch:
-                self._timers.start_session(group, member, now_ms)
+                self.start_session(group, member, now_ms)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
         group = self._groups.get(key.group_id)
@@ -403,9 +458,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         context.groups[group_id] = group  # type: ignore[assignment]
         context.has_modern_groups = True
         return group
-
-    def revive(self, group: GroupT, now_ms: int) -> None:
-        self._timers.revive(group, now_ms)
 
     # ------------------------------------------------------------ requests of the classic protocol
 

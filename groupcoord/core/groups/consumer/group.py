@@ -16,7 +16,7 @@ from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.events import Trigger
 from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.base.assignor import Assignor, Partitions, SubscriptionType, subscription_type
-from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
+from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember, count
 from groupcoord.core.groups.consumer.reconciliation import (
     STATES_BY_NUMBER,
@@ -449,50 +449,3 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
             "a partition is one member's": len(held) == len(set(held)),
             "who holds partitions is known": set(held) == self.state.owner_epochs.keys(),
         }
-
-
-class ConsumerTimers(MemberTimers[ConsumerGroup, ConsumerMember]):
-    """Timers of members of consumer groups."""
-
-    __slots__ = ()
-
-    def follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        # Classic members revoke by rejoining, within the timeout of their join timer.
-        if member.metadata.classic_member_metadata is None:
-            is_revoking = member.assignment.state is MemberState.UNREVOKED_PARTITIONS
-            self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
-
-    def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool = False) -> None:
-        # A load uses the group's timeout for classic members, too; a conversion uses their own.
-        start_session = self.start_session if uses_own_timeouts else super().start_session
-        for member in group.state.members.values():
-            start_session(group, member, now_ms)
-            # Also for classic members, which have no revocation timer otherwise (``GroupMetadataManager.onLoaded``).
-            is_revoking = member.assignment.state is MemberState.UNREVOKED_PARTITIONS
-            self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
-
-    def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        classic = member.metadata.classic_member_metadata
-        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
-        if classic is not None:
-            # A classic member has chosen its session timeout itself.
-            timeout_ms = classic.session_timeout_ms
-        self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
-
-    def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        timer = group.timer(TimerKind.MEMBER_JOIN, member.member_id)
-        # Repeated heartbeats must not postpone the deadline for the rejoin.
-        if timer.deadline_ms is None:
-            self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
-
-    def await_sync(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        member = group.state.members.get(member_id)
-        if member is not None:
-            self._timers.cancel(group.timer(TimerKind.MEMBER_JOIN, member_id))
-            self.start_session(group, member, now_ms)
-            sync_timer = group.timer(TimerKind.MEMBER_SYNC, member_id)
-            self._timers.arm(sync_timer, now_ms + member.metadata.rebalance_timeout_ms)
-
-    def synced(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        self._timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))
-        self.start_session(group, member, now_ms)

@@ -35,7 +35,6 @@ from groupcoord.core.groups.consumer.group import (
     ConsumerGroupEnvironment,
     ConsumerMember,
     ConsumerState,
-    ConsumerTimers,
 )
 from groupcoord.core.groups.consumer.heartbeat import (
     Step,
@@ -69,6 +68,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.messages.request import GroupRequest, RefusedError
 from groupcoord.core.router.authorization import Principal
+from groupcoord.core.timers import TimerKind
 from groupcoord.errors import ErrorCode
 
 
@@ -88,8 +88,6 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
     describe_request = ConsumerGroupDescribe
     described_class = DescribedConsumerGroup
     answer_class = ResolvedRegexes
-    timers_class = ConsumerTimers
-    _timers: ConsumerTimers
     _environment: ConsumerGroupEnvironment
     steady_until_ms = staticmethod(steady_until_ms)
 
@@ -238,7 +236,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
             )
         # A new member's session begins when it is durable.
         if step.member.metadata.member_id in group.state.members:
-            self._timers.start_session(group, step.member, now_ms)
+            self.start_session(group, step.member, now_ms)
 
     # ------------------------------------------------------------ classic members, answered from durable state
 
@@ -249,11 +247,12 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
             return
         error_code = sync_error(group.state, member, request)
         if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._timers.await_join(group, member, now_ms)
+            self.await_join(group, member, now_ms)
         if error_code is not ErrorCode.NONE:
             effects.reply(token, request.refused(error_code))
             return
-        self._timers.synced(group, member, now_ms)
+        self._timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))
+        self.start_session(group, member, now_ms)
         effects.reply(token, synced(member, self._environment))
 
     def heartbeat_of_classic_member(self, request: Heartbeat, token: Token, now_ms: int) -> None:
@@ -264,9 +263,9 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         error_code = heartbeat_error(group.state, member, request)
         # A member that has to rejoin is alive; one of another generation may be a zombie.
         if error_code is not ErrorCode.ILLEGAL_GENERATION:
-            self._timers.start_session(group, member, now_ms)
+            self.start_session(group, member, now_ms)
         if error_code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._timers.await_join(group, member, now_ms)
+            self.await_join(group, member, now_ms)
         self._context.effects.reply(token, HeartbeatResponse(error_code))
 
     def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
@@ -290,8 +289,41 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         if draft.joined:
             # Members that joined with the classic protocol have to sync next.
             for member_id in draft.joined:
-                self._timers.await_sync(group, member_id, now_ms)
+                if (member := group.state.members.get(member_id)) is not None:
+                    self._timers.cancel(group.timer(TimerKind.MEMBER_JOIN, member_id))
+                    self.start_session(group, member, now_ms)
+                    sync_timer = group.timer(TimerKind.MEMBER_SYNC, member_id)
+                    self._timers.arm(sync_timer, now_ms + member.metadata.rebalance_timeout_ms)
             draft.joined = []
+
+    # ------------------------------------------------------------ timers
+
+    def follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        # Classic members revoke by rejoining, within the timeout of their join timer.
+        if member.metadata.classic_member_metadata is None:
+            super().follow_assignment(group, member, now_ms)
+
+    def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool = False) -> None:
+        # A load uses the group's timeout for classic members, too; a conversion uses their own.
+        start_session = self.start_session if uses_own_timeouts else super().start_session
+        for member in group.state.members.values():
+            start_session(group, member, now_ms)
+            # Also for classic members, which have no revocation timer otherwise (``GroupMetadataManager.onLoaded``).
+            super().follow_assignment(group, member, now_ms)
+
+    def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        classic = member.metadata.classic_member_metadata
+        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
+        if classic is not None:
+            # A classic member has chosen its session timeout itself.
+            timeout_ms = classic.session_timeout_ms
+        self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
+
+    def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        timer = group.timer(TimerKind.MEMBER_JOIN, member.member_id)
+        # Repeated heartbeats must not postpone the deadline for the rejoin.
+        if timer.deadline_ms is None:
+            self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
 
     # ------------------------------------------------------------ conversion
 
@@ -380,7 +412,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
 
     def convert(self, group_id: str, now_ms: int) -> ConsumerGroup:
         group = self.make_of_records(group_id)
-        self._timers.revive(group, now_ms, uses_own_timeouts=True)
+        self.revive(group, now_ms, uses_own_timeouts=True)
         return group
 
 

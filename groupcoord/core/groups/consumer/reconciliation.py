@@ -58,6 +58,10 @@ class MemberAssignment:
     assigned: PartitionEpochs = field(factory=dict)
     pending_revocation: PartitionEpochs = field(factory=dict)
 
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is MemberState.UNREVOKED_PARTITIONS
+
     def as_left(self, member_epoch: int) -> MemberAssignment:
         """Return the assignment of a static member that leaves temporarily, with its partitions."""
         # Kafka resets their epochs to 0.

@@ -153,7 +153,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         self.looked_at_topics(group)
         # A new member's session begins when it is durable.
         if request.member_id in group.state.members:
-            self._timers.start_session(group, member, now_ms)
+            self.start_session(group, member, now_ms)
         return response
 
     def describe_offsets(self, request: DescribeOneShareGroup, token: Token, now_ms: int) -> None:

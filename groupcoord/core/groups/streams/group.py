@@ -14,7 +14,7 @@ from attrs import astuple, field
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import StreamsGroupSettings
 from groupcoord.core.fast_construct import define, frozen
-from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment, MemberTimers
+from groupcoord.core.groups.base.group import CommittingGroup, GroupEnvironment
 from groupcoord.core.groups.base.state import Draft, ModernGroupState, ModernMember
 from groupcoord.core.groups.streams.assignors import MemberTasks, Task, TaskAssignor, Tasks, by_subtopology, walk_tasks
 from groupcoord.core.groups.streams.reconciliation import STATES_BY_NUMBER, HeldTasks, TaskAssignment, TaskState
@@ -605,28 +605,3 @@ def _described_subtopology(subtopology: Subtopology, counts: Mapping[str, int]) 
 def _described_topics(topics: tuple[TopicInfo, ...], counts: Mapping[str, int]) -> tuple[TopicInfo, ...]:
     named = sorted(topics, key=lambda topic: topic.name)
     return tuple(topic._replace(partitions=counts.get(topic.name, topic.partitions)) for topic in named)
-
-
-class StreamsTimers(MemberTimers[StreamsGroup, StreamsMember]):
-    """Timers of streams groups and their members."""
-
-    __slots__ = ()
-
-    def follow_assignment(self, group: StreamsGroup, member: StreamsMember, now_ms: int) -> None:
-        is_revoking = member.assignment.state is TaskState.UNREVOKED_TASKS
-        self.time_revocation(group, member, now_ms, is_revoking=is_revoking)
-
-    def is_delayed(self, group: StreamsGroup, *, was_empty: bool, delay_ms: int, now_ms: int) -> bool:
-        """Return whether a group still waits for more members before it assigns tasks."""
-        timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
-        # A timer that runs is not restarted: the delay is that of the first member.
-        if was_empty and delay_ms > 0 and timer.deadline_ms is None:
-            self._timers.arm(timer, now_ms + delay_ms)
-        return timer.deadline_ms is not None
-
-    def take_delay(self, group: StreamsGroup) -> int | None:
-        """Cancel the delay of a group that was not created; return its deadline, or None."""
-        timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
-        until_ms = timer.deadline_ms
-        self._timers.cancel(timer)
-        return until_ms

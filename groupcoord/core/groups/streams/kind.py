@@ -16,7 +16,6 @@ from groupcoord.core.groups.streams.group import (
     StreamsGroup,
     StreamsGroupEnvironment,
     StreamsMemory,
-    StreamsTimers,
     gone_members,
     is_empty_between,
     task_ids,
@@ -70,8 +69,6 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
     described_class = DescribedStreamsGroup
     answer_class = InternalTopicsCreated
     announces_assignments = False
-    timers_class = StreamsTimers
-    _timers: StreamsTimers
     _environment: StreamsGroupEnvironment
     steady_until_ms = staticmethod(steady_until_ms)
 
@@ -99,10 +96,10 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
             response = self._handle_heartbeat(group, draft, request, now_ms)
         except RefusedError as error:
             # The group was not created, so its delay must not fire.
-            self._timers.take_delay(group)
+            self.take_delay(group)
             self.refuse(request, token, error)
             return
-        written = WhenStreamsGroupConverted(classic, draft.events, None, self._timers.take_delay(group))
+        written = WhenStreamsGroupConverted(classic, draft.events, None, self.take_delay(group))
         self.begin_conversion(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def join(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
@@ -138,7 +135,7 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
                 memory,
                 self._environment,
                 is_look_due=group.is_topics_look_due,
-                begins_delay=lambda: self._timers.is_delayed(
+                begins_delay=lambda: self.is_delayed(
                     group, was_empty=was_empty, delay_ms=settings.initial_rebalance_delay_ms, now_ms=now_ms
                 ),
                 now_ms=now_ms,
@@ -154,7 +151,7 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
             memory.endpoint_epoch += 1
             group.steady.clear()
         if member_id in group.state.members:
-            self._timers.start_session(group, step.member, now_ms)
+            self.start_session(group, step.member, now_ms)
         shows_tasks = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or step.has_changed_tasks
         active = standby = warmup = None
         if shows_tasks:
@@ -167,7 +164,7 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
             except EndpointError:
                 # Kafka has set the revocation timer by now, although this heartbeat fails and is not written.
                 if member_id in group.state.members and step.member.assignment != step.before.assignment:
-                    self._timers.follow_assignment(group, step.member, now_ms)
+                    self.follow_assignment(group, step.member, now_ms)
                 raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
         self.looked_at_topics(group)
         return StreamsGroupHeartbeatResponse(
@@ -256,7 +253,22 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
         super().write(group, draft, now_ms)
         if self._groups.get(group.group_id) is not group:
             # A group without records was not created, and loses its delay.
-            self._timers.take_delay(group)
+            self.take_delay(group)
+
+    def is_delayed(self, group: StreamsGroup, *, was_empty: bool, delay_ms: int, now_ms: int) -> bool:
+        """Return whether a group still waits for more members before it assigns tasks."""
+        timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
+        # A timer that runs is not restarted: the delay is that of the first member.
+        if was_empty and delay_ms > 0 and timer.deadline_ms is None:
+            self._timers.arm(timer, now_ms + delay_ms)
+        return timer.deadline_ms is not None
+
+    def take_delay(self, group: StreamsGroup) -> int | None:
+        """Cancel the delay of a group that was not created; return its deadline, or None."""
+        timer = group.timer(TimerKind.ASSIGNMENT_DELAY, "")
+        until_ms = timer.deadline_ms
+        self._timers.cancel(timer)
+        return until_ms
 
     def append_refused(self) -> None:
         # Kafka reverts the whole log partition to its last write, so every streams group loses its findings.

@@ -81,6 +81,10 @@ class TaskAssignment:
     assigned: HeldTasks = NO_TASKS
     pending_revocation: HeldTasks = NO_TASKS
 
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is TaskState.UNREVOKED_TASKS
+
     def as_left(self, member_epoch: int) -> TaskAssignment:
         """Return the assignment of a static member that leaves temporarily, with its tasks."""
         # Kafka resets the epochs of active tasks to 0.
