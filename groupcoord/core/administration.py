@@ -7,7 +7,7 @@ from uuid import UUID
 
 from groupcoord.core.events import Cause
 from groupcoord.core.groups.group import Deletion, Group
-from groupcoord.core.handler_context import HandlerContext, Writing
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.records import NO_TIMESTAMP, ZERO_UUID, CommitKind, OffsetTombstone, Record, topic_of_record
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup, Reply, Token
 from groupcoord.core.offsets.commits import WhenDeleted, count_offsets
@@ -128,7 +128,7 @@ class Administration:
         context = self._context
         # Readers see it in the writings until the tombstones are durable.
         del context.groups[group.group_id]
-        context.writings[group.group_id] = Writing(group, [], [])
+        context.writings[group.group_id] = group
         # Offsets in flight and in open transactions are covered, too.
         keys = context.writer.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]

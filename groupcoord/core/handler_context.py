@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any
 from uuid import UUID
 
 from attrs import field
@@ -13,27 +13,13 @@ from groupcoord.core.events import Cause
 from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.log.log_partition import Effects, PartitionWriter
-from groupcoord.core.messages import Reply, Token, Waiting
+from groupcoord.core.messages import Reply, Token
 from groupcoord.core.observer import Observer
 from groupcoord.core.timers import TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode
 
 Handler = Callable[[Any, Token, int], None]
 """Takes a request of one type: the request, its token, the time."""
-
-
-class Writing(NamedTuple):
-    """Write in flight that decides whether a group exists or of which type it is; its requests wait.
-
-    Attributes:
-        group: the group before it, which readers see.
-        waiting: requests, handled in order after the log's answer.
-        overdue: timers of the group that fired meanwhile.
-    """
-
-    group: Group
-    waiting: list[Waiting]
-    overdue: list[TimerKey]
 
 
 class GroupKind:
@@ -99,7 +85,8 @@ class HandlerContext:
 
     Attributes:
         groups: group id → soft state of each group that requests meet.
-        writings: group id → write in flight that its requests wait for.
+        writings: group id → the group before a write in flight that decides whether it exists, or of which type it is.
+            Readers see it; all other requests wait in it.
         has_modern_groups: there was a group that is not classic, so classic requests may be a guest's.
         handle, on_timer: handle a request for one group, and one of its timers.
         wake_retention: schedules the next expiry check; ``Administration`` sets it.
@@ -121,7 +108,7 @@ class HandlerContext:
     groups: dict[str, Group] = field(factory=dict)
     has_modern_groups: bool = False
     kinds: dict[type, Any] = field(factory=dict)  # with what its continuations need
-    writings: dict[str, Writing] = field(factory=dict)
+    writings: dict[str, Group] = field(factory=dict)
     handle: Handler = field(init=False)
     on_timer: Callable[[TimerKey, int], None] = field(init=False)
     wake_retention: Callable[[int], None] = field(init=False)
@@ -152,11 +139,12 @@ class HandlerContext:
                 del self.groups[group.group_id]
                 self.end(group, Cause.CREATION_FAILED, now_ms)
 
-    def end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
+    def end_writings(self, groups: Collection[Group], now_ms: int) -> None:
         """Handle the requests that waited for a write of these groups."""
         # All first, since a resumed request may begin the next write of its group.
-        ended = [self.writings.pop(group.group_id) for group in groups]
-        for request, token in [entry for writing in ended for entry in writing.waiting]:
+        for group in groups:
+            del self.writings[group.group_id]
+        for request, token in [entry for group in groups for entry in group.take_waiting()]:
             self.handle(request, token, now_ms)
 
     def resume(self, groups: Collection[Group], now_ms: int) -> None:
@@ -165,10 +153,9 @@ class HandlerContext:
         """
         fired = []
         for group in groups:
-            overdue = self.writings[group.group_id].overdue
+            overdue, group.overdue = group.overdue, []
             # In the order in which they fired.
             fired += sorted((t for t in group.timers() if t.key in overdue), key=lambda timer: overdue.index(timer.key))
-            overdue.clear()
         for timer in fired:
             # Armed first, so that requests that waited can cancel them.
             self.timers.arm(timer, now_ms)
@@ -185,8 +172,7 @@ class HandlerContext:
 
     def visible(self, group_id: str) -> Group | None:
         """Return the group that readers see under this id: the one in the log, not a pending one."""
-        writing = self.writings.get(group_id) if self.writings else None
-        group = self.groups.get(group_id) if writing is None else writing.group
+        group = (self.writings.get(group_id) if self.writings else None) or self.groups.get(group_id)
         return group if group is not None and group.first_append <= self.writer.last_durable else None
 
     def visible_groups(self) -> list[Group]:

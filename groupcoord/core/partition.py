@@ -132,14 +132,8 @@ class Partition(LogPartition):
         self.administration.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
-        waiting = [entry for writing in self._writings.values() for entry in writing.waiting]
-        for writing in self._writings.values():
-            writing.waiting.clear()
-            # The partition stops, so its timers are void.
-            writing.overdue.clear()
-        for group in self.groups.values():
-            waiting += group.take_waiting()
-        return waiting
+        # Fired timers are void, because the partition stops.
+        return [entry for group in self._all_groups() for entry in group.take_waiting()]
 
     def fail_appends(self, now_ms: int, error_code: ErrorCode) -> None:
         """Fail all appends in flight, with an unknown outcome; :meth:`take_waiting` has been called before."""
@@ -172,6 +166,10 @@ class Partition(LogPartition):
     def hard(self) -> HardState:
         return self.writer.hard
 
+    def _all_groups(self) -> Iterable[Group]:
+        # A group that is being deleted is not among the groups, but may come back.
+        return {**self._writings, **self._context.groups}.values()
+
     def offset_count(self) -> int:
         committed = self.writer.hard.offsets.committed
         return sum(len(partitions) for topics in committed.values() for partitions in topics.values())
@@ -182,9 +180,8 @@ class Partition(LogPartition):
 
     def parked_tokens(self) -> list[Token]:
         """Return the token of every request that waits here: for joins, syncs, queries and the log."""
-        tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
+        tokens = [token for group in self._all_groups() for token in group.parked_tokens()]
         tokens += [reply.token for append in self.writer.in_flight for reply in append.held]
-        tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
         # Requests that are handled after the log's answer, such as a join that converts a group.
         tokens += [token for append in self.writer.in_flight for token in append.continuation.parked_tokens()]
         tokens += [token for kind in self._kinds.rows for token in kind.parked_tokens()]
@@ -200,10 +197,10 @@ class Partition(LogPartition):
             group.check()
             self._check_seen(group)
             group.check_durable(self.writer.hard.groups.get(group_id))
-            # A group that is being deleted is not among the groups, but may come back.
+            if group.waiting and getattr(group, "writing", None) is None and group_id not in self._writings:
+                raise InvariantError(f"requests wait in {group!r} without a write")
+        for group in self._all_groups():
             owned.update(id(timer) for timer in group.timers())
-        for writing in self._writings.values():
-            owned.update(id(timer) for timer in writing.group.timers())
         if self.administration.timer.deadline_ms is None and self._context.groups:
             raise InvariantError("there are groups, but no sweep will come")
         for timer in armed:

@@ -133,7 +133,7 @@ class _Walk:
         return (
             partition.index,
             tuple([(self._text(group_id), self._of_group(group_id)) for group_id in group_ids]),
-            tuple([self._of_writing(writing) for writing in context.writings.values()]),
+            tuple([self._of_writing(group) for group in context.writings.values()]),
             tuple(self._of_hard_state()),
             tuple([self._of_append(append) for append in writer.in_flight]),
             self._next_append - writer.last_durable,
@@ -167,9 +167,9 @@ class _Walk:
         is_there = self._partition._context.groups.get(group_id) is group
         return self._text(group_id) if is_there else self.of(group)
 
-    def _of_writing(self, writing: Any) -> Any:
-        self._turn_to(writing.group.group_id)
-        return self._of_known_group(writing.group), self.of(writing.waiting), self.of(writing.overdue)
+    def _of_writing(self, group: Any) -> Any:
+        self._turn_to(group.group_id)
+        return self._of_known_group(group)
 
     # ------------------------------------------------------------ the log
 

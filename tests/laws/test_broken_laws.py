@@ -19,7 +19,6 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupMetadataRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.handler_context import Writing
 from groupcoord.core.log.log_partition import HardState
 from groupcoord.core.log.records import (
     CLASSIC_GROUP_KEY,
@@ -554,9 +553,9 @@ def test_a_wait_without_a_deadline(
     check_every_wait_ends(driver.coordinator)
     driver.coordinator._timers.cancel(timer_of(group.inside))
     writings = partition_of(driver)._context.writings
-    writings["written"] = Writing(written.inside, [], [])
+    writings["written"] = written.inside
     breaks(message, check_every_wait_ends, driver.coordinator)
-    writings["group"] = Writing(group.inside, [], [])
+    writings["group"] = group.inside
     check_every_wait_ends(driver.coordinator)
 
 

@@ -17,7 +17,7 @@ from groupcoord.core.groups.base.state import DraftedEvent
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.group import Group
-from groupcoord.core.handler_context import HandlerContext, Writing
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.log_partition import Continuation
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY, Record
 from groupcoord.core.messages import JoinGroup, JoinGroupResponse, Reply, Token, Waiting
@@ -75,13 +75,7 @@ class ConvertibleGroups(ModernGroups[GroupT, DraftT]):
 
     def begin_conversion(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
         """Append a conversion; requests for the group wait, also those that waited before."""
-        group = written.group
-        writing = Writing(group, [], [])
-        if isinstance(group, ModernGroup):
-            writing = Writing(written.group, group.waiting, group.overdue)
-            # They may be handled by a group of the other type.
-            group.waiting = []
-        self._context.writings[group.group_id] = writing
+        self._context.writings[written.group.group_id] = written.group
         self._context.writer.begin(records, written, held)
 
     # ------------------------------------------------------------ outcome

@@ -22,7 +22,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     Waiting,
 )
-from groupcoord.core.timers import Timer, TimerQueue
+from groupcoord.core.timers import Timer, TimerKey, TimerQueue
 from groupcoord.errors import ErrorCode
 
 # Below every append number, so a group from the log is visible at once.
@@ -36,10 +36,13 @@ class Group(Protocol):
 
     Attributes:
         first_append: readers see the group when the append with this number or a later one is durable.
+        waiting, overdue: requests and fired timers that wait for a write of the group.
     """
 
     group_id: str
     first_append: int
+    waiting: list[Waiting]
+    overdue: list[TimerKey]
 
     @property
     def may_expire(self) -> bool:
@@ -85,7 +88,7 @@ class Group(Protocol):
     # ------------------------------------------------------------ what waits in it
 
     def take_waiting(self) -> list[Waiting]:
-        """Remove and return the requests that wait for a write of the group."""
+        """Remove and return the requests that wait for a write of the group, and forget fired timers."""
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
         """Return error responses for requests that wait for members of the group."""

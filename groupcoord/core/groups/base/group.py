@@ -214,7 +214,7 @@ class ModernGroup(ABC, Generic[StateT]):
         return {
             "the target is not newer than the group": state.assignment_epoch <= state.epoch,
             "a member is not newer than the target": all(epoch <= state.assignment_epoch for epoch in epochs),
-            "requests wait for a write only": self.writing is not None or not (self.waiting or self.answers),
+            "answers wait for a write only": self.writing is not None or not self.answers,
             "what is written builds on what is durable": self.writing is None or self.writing.durable is state,
             # The timer of a member has fired if its removal is in flight.
             "members have sessions": self.is_dead

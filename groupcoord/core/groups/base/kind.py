@@ -315,7 +315,8 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 break
             self._take(group, draft, request, token, now_ms)
         self.write(group, draft, now_ms)
-        while group.waiting and group.writing is None:  # requests that share no write, if there was none
+        # Requests that share no write, if there was none.
+        while group.waiting and group.writing is None and group.group_id not in self._context.writings:
             request, token = group.waiting.pop(0)
             self._context.handle(request, token, now_ms)
 

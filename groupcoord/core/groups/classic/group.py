@@ -199,6 +199,8 @@ class GroupMetadata:
         self.waiting_joins = 0
         self.subscribed_topics: frozenset[str] | None = None
         self.first_append = BEFORE_ALL_APPENDS
+        self.waiting: list[Waiting] = []
+        self.overdue: list[TimerKey] = []
         self.new_member_added = False
         self.remaining_delay_ms = 0
         self.join_timer = Timer(TimerKey(TimerKind.JOIN, partition, group_id))
@@ -359,7 +361,7 @@ class GroupMetadata:
 
     def parked_tokens(self) -> list[Token]:
         parked = [p for m in self.members.values() for p in (m.parked_join, m.parked_sync) if p is not None]
-        return [p.token for p in parked]
+        return [p.token for p in parked] + [entry.token for entry in self.waiting]
 
     # ------------------------------------------------------------ protocol, leader, generation
 
@@ -518,8 +520,10 @@ class GroupMetadata:
         self.to(GroupState.DEAD, now_ms)
 
     def take_waiting(self) -> list[Waiting]:
-        # Memory is ahead of the log here, so requests do not queue behind a write.
-        return []
+        # Only of a conversion or deletion: otherwise memory is ahead of the log here.
+        waiting, self.waiting = self.waiting, []
+        self.overdue.clear()
+        return waiting
 
     def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
         replies = []
