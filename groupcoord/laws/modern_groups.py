@@ -233,16 +233,9 @@ def stranger(group_id: str, topics: Collection[str]) -> ConsumerGroupHeartbeat:
 
 
 def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: ConsumerGroupHeartbeat) -> object:
-    draft = ConsumerDraft(state)
+    group, draft = ConsumerGroup(state.group_id, 0, coordinator._environments.consumer), ConsumerDraft(state)
     try:
-        response, _ = handle_heartbeat(
-            draft,
-            request,
-            request.member_id,
-            coordinator._environments.consumer,
-            topics_changed=True,
-            now_ms=coordinator.clock.now_ms(),
-        )
+        response, _ = handle_heartbeat(group, draft, request, request.member_id, coordinator.clock.now_ms())
     except RefusedError as error:
         return error.error_code
     return response, draft.records

@@ -91,7 +91,7 @@ class ModernGroup(ABC, Generic[StateT]):
         revoking_epochs: member id → its epoch when it last had to revoke something.
     """
 
-    NOT_COUNTED = ("_environment", "_partition", "_proof", "_timers", "writes")  # "_timers": the armed ones count
+    NOT_COUNTED = ("environment", "_partition", "_proof", "_timers", "writes")  # "_timers": the armed ones count
 
     TYPE: ClassVar[GroupType]
     STATE: ClassVar[type[Any]]
@@ -117,7 +117,7 @@ class ModernGroup(ABC, Generic[StateT]):
         self.revoking_epochs: dict[str, int] = {}
         self._timers: dict[tuple[TimerKind, str], Timer] = {}
         self._proof: tuple[list[int], StateT] | None = None
-        self._environment = environment
+        self.environment = environment
         self._partition = partition
 
     @property
@@ -305,7 +305,7 @@ class CommittingGroup(ModernGroup[StateT]):
         if epoch > member_epoch:
             return self._stale(member)
         # An older epoch is valid for partitions that the member has had since (KIP-1251, KAFKA-20066).
-        limit = self._environment.config.offset_metadata_max_bytes
+        limit = self.environment.config.offset_metadata_max_bytes
         for topic in topics:
             held_since = self.held_since(member, topic)
             columns, _ = accept_metadata(topic.columns, limit)  # larger metadata is refused anyway

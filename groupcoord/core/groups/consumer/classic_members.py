@@ -22,8 +22,10 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
 )
 from groupcoord.core.groups.base.state import find_sender, find_static_member, replace_member
+from groupcoord.core.groups.classic.group import MemberMetadata
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
+    ConsumerGroup,
     ConsumerGroupEnvironment,
     ConsumerMember,
     ConsumerState,
@@ -68,14 +70,7 @@ def _is_supported(state: ConsumerState, protocols: tuple[JoinProtocol, ...]) -> 
 
 
 def join(
-    draft: ConsumerDraft,
-    request: JoinGroup,
-    member_id: str,
-    environment: ConsumerGroupEnvironment,
-    *,
-    topics_changed: bool,
-    ends_group: bool,
-    now_ms: int,
+    group: ConsumerGroup, draft: ConsumerDraft, request: JoinGroup, member_id: str, now_ms: int, *, ends_group: bool
 ) -> tuple[JoinGroupResponse, Step]:
     """Handle a join that passed :func:`check_join`."""
     member = _resolve(draft, request, member_id)
@@ -84,11 +79,9 @@ def join(
         subscription = decode_subscription(request.protocols[0].metadata)
     except ConsumerProtocolError:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription can't be read.") from None
-    updated = _update(member.metadata, request, subscription)
-    owned = owned_partitions(subscription.owned_partitions, environment)
-    step = advance_member(
-        draft, member, updated, owned, environment, topics_changed=topics_changed, ends_group=ends_group, now_ms=now_ms
-    )
+    updated = with_subscription(member.metadata, request, subscription)
+    owned = owned_partitions(subscription.owned_partitions, group.environment)
+    step = advance_member(group, draft, member, updated, owned, now_ms, ends_group=ends_group)
     response = JoinGroupResponse(
         ErrorCode.NONE,
         member_id,
@@ -114,21 +107,22 @@ def _resolve(draft: ConsumerDraft, request: JoinGroup, member_id: str) -> Consum
     return replace_member(draft, state.members[known_id], member_id, no_target={})
 
 
-def _update(
-    metadata: ConsumerGroupMemberMetadataRecord, request: JoinGroup, subscription: Subscription
+def with_subscription(
+    metadata: ConsumerGroupMemberMetadataRecord, member: JoinGroup | MemberMetadata, subscription: Subscription
 ) -> ConsumerGroupMemberMetadataRecord:
+    """Return the metadata of a member that joins with the classic protocol, or did so in a classic group."""
     return evolve(
         metadata,
-        instance_id=metadata.instance_id if request.group_instance_id is None else request.group_instance_id,
+        instance_id=metadata.instance_id if member.group_instance_id is None else member.group_instance_id,
         rack_id=metadata.rack_id if subscription.rack_id is None else subscription.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
+        client_id=member.client_id,
+        client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         # Classic members subscribe to the names that they matched themselves.
         subscribed_topic_regex="",
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic_member_metadata=ClassicMemberMetadata(
-            request.session_timeout_ms, tuple(ClassicProtocol(*protocol) for protocol in request.protocols)
+            member.session_timeout_ms, tuple(ClassicProtocol(*protocol) for protocol in member.protocols)
         ),
         raw_value=None,
     )

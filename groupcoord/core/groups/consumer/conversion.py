@@ -18,7 +18,7 @@ from groupcoord.core.consumer_protocol import (
 from groupcoord.core.events import Trigger
 from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.classic.group import GroupMetadata, MemberMetadata
-from groupcoord.core.groups.consumer.classic_members import classic_assignment, owned_partitions
+from groupcoord.core.groups.consumer.classic_members import classic_assignment, owned_partitions, with_subscription
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
     ConsumerGroup,
@@ -30,8 +30,6 @@ from groupcoord.core.groups.consumer.group import (
 )
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment
 from groupcoord.core.groups.consumer.records import (
-    ClassicMemberMetadata,
-    ClassicProtocol,
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupRecord,
@@ -125,22 +123,8 @@ def _upgraded_member(
         topic_id: dict.fromkeys(sorted(partitions), epoch)
         for topic_id, partitions in owned_partitions(assignment.partitions, environment).items()
     }
-    metadata = ConsumerGroupMemberMetadataRecord(
-        group.group_id,
-        member.member_id,
-        member.group_instance_id,
-        subscription.rack_id,
-        member.client_id,
-        member.client_host,
-        tuple(sorted(set(subscription.topics))),
-        "",
-        member.rebalance_timeout_ms,
-        None,
-        ClassicMemberMetadata(
-            member.session_timeout_ms, tuple(ClassicProtocol(*protocol) for protocol in member.protocols)
-        ),
-    )
-    return metadata, MemberAssignment(epoch, epoch, assigned=assigned)
+    metadata = ConsumerGroupMemberMetadataRecord(group.group_id, member.member_id, None, None, "", "")
+    return with_subscription(metadata, member, subscription), MemberAssignment(epoch, epoch, assigned=assigned)
 
 
 def can_downgrade(

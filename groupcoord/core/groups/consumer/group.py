@@ -384,6 +384,8 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
     REVOCATION = TimerKind.REVOCATION
     MEMBER_TIMERS = (TimerKind.CONSUMER_SESSION, TimerKind.REVOCATION, TimerKind.MEMBER_JOIN, TimerKind.MEMBER_SYNC)
 
+    environment: ConsumerGroupEnvironment
+
     def __init__(self, group_id: str, partition: int, environment: ConsumerGroupEnvironment) -> None:
         super().__init__(group_id, partition, environment)
         self.is_resolving = False
@@ -404,7 +406,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
             group_state=self.group_state.value,
             group_epoch=state.epoch,
             assignment_epoch=state.assignment_epoch,
-            assignor_name=preferred_assignor(state.votes) or self._environment.default_assignor,
+            assignor_name=preferred_assignor(state.votes) or self.environment.default_assignor,
             members=tuple(self._described_member(member) for member in state.members.values()),
         )
 
@@ -436,7 +438,7 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
         return tuple(
             DescribedPartitions(topic_id, name, tuple(sorted(indexes)))
             for topic_id, indexes in by_topic.items()
-            if (name := self._environment.topics.resolver.topic_name(topic_id)) is not None
+            if (name := self.environment.topics.resolver.topic_name(topic_id)) is not None
         )
 
     def max_size(self, config: Config) -> int:

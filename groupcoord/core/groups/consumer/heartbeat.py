@@ -17,6 +17,7 @@ from groupcoord.core.groups.base.assignor import Partitions, SubscriptionType, c
 from groupcoord.core.groups.base.state import check_capacity, identify, replace_member
 from groupcoord.core.groups.consumer.group import (
     ConsumerDraft,
+    ConsumerGroup,
     ConsumerGroupEnvironment,
     ConsumerMember,
     ConsumerState,
@@ -29,8 +30,7 @@ from groupcoord.core.groups.consumer.records import (
     ConsumerGroupPartitionMetadataRecord,
     ConsumerGroupRegularExpressionRecord,
 )
-from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.host_queries import ResolvedRegexes, ResolveRegexes
+from groupcoord.core.host_queries import ResolvedRegexes
 from groupcoord.core.javacompat import timeline_map_order
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import (
@@ -39,8 +39,6 @@ from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from groupcoord.core.messages.request import RefusedError
-from groupcoord.core.router.authorization import Principal
 from groupcoord.core.timers import NEVER_MS
 from groupcoord.errors import ErrorCode
 
@@ -103,18 +101,6 @@ def _last_resolution(state: ConsumerState) -> tuple[int, int]:
     return first.timestamp_ms, first.version
 
 
-def question(
-    context: HandlerContext,
-    state: ConsumerState,
-    environment: ConsumerGroupEnvironment,
-    principal: Principal,
-    now_ms: int,
-) -> ResolveRegexes:
-    """Return the host query for a group's expressions."""
-    regexes = tuple(sorted(state.regex_subscribers))
-    return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics.version, now_ms)
-
-
 def take_resolution(draft: ConsumerDraft, resolved: ResolvedRegexes, environment: ConsumerGroupEnvironment) -> bool:
     """Write resolved expressions; return True if that began a new epoch."""
     stored, group_id, question = draft.base, draft.base.group_id, resolved.question
@@ -161,10 +147,7 @@ def _is_assigned(member: ConsumerMember, owned: tuple[TopicPartitions, ...] | No
 
 
 def new_member(state: ConsumerState, member_id: str) -> ConsumerMember:
-    metadata = ConsumerGroupMemberMetadataRecord(
-        state.group_id, member_id, None, None, "", "", subscribed_topic_regex=""
-    )
-    return ConsumerMember(metadata)
+    return ConsumerMember(ConsumerGroupMemberMetadataRecord(state.group_id, member_id, None, None, "", "", (), ""))
 
 
 class Step(NamedTuple):
@@ -176,21 +159,15 @@ class Step(NamedTuple):
 
 
 def handle_heartbeat(
-    draft: ConsumerDraft,
-    request: ConsumerGroupHeartbeat,
-    member_id: str,
-    environment: ConsumerGroupEnvironment,
-    *,
-    topics_changed: bool,
-    now_ms: int,
+    group: ConsumerGroup, draft: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str, now_ms: int
 ) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
     """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
     # Kafka's order: the group's size before member id and epoch, then the metadata.
-    check_room(draft.state, request.instance_id, member_id, environment)
+    check_room(draft.state, request.instance_id, member_id, group.environment)
     member = resolve_member(draft, request, member_id)
     updated = _update(member.metadata, request)
     owned = _by_topic(request.topic_partitions)
-    step = advance_member(draft, member, updated, owned, environment, topics_changed=topics_changed, now_ms=now_ms)
+    step = advance_member(group, draft, member, updated, owned, now_ms)
     assignment = step.member.assignment
     # Otherwise the member has the assignment already.
     shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned
@@ -199,25 +176,24 @@ def handle_heartbeat(
         None,
         member.metadata.member_id,
         assignment.member_epoch,
-        environment.settings_of(draft.state.group_id).heartbeat_interval_ms,
+        group.environment.settings_of(group.group_id).heartbeat_interval_ms,
         assignment.by_topic() if shows_assignment else None,
     )
     return response, step
 
 
 def advance_member(
+    group: ConsumerGroup,
     draft: ConsumerDraft,
     member: ConsumerMember,
     metadata: ConsumerGroupMemberMetadataRecord,
     owned: Mapping[UUID, Collection[int]] | None,
-    environment: ConsumerGroupEnvironment,
-    *,
-    topics_changed: bool,
-    ends_group: bool = False,
     now_ms: int,
+    *,
+    ends_group: bool = False,
 ) -> Step:
     """Write a member's new metadata, the group's epoch, its target (unless ``ends_group``) and the assignment."""
-    member_id = metadata.member_id
+    member_id, environment = metadata.member_id, group.environment
     # False for a replacing member: the draft has its records already.
     is_new = member_id not in draft.state.members
     # Nearly all heartbeats: comparing objects spares comparing fields.
@@ -248,7 +224,7 @@ def advance_member(
             and assignor != (preferred_assignor(draft.base.votes) or environment.default_assignor)
         )
     )
-    looks = bumps or topics_changed
+    looks = bumps or group.is_topics_look_due
     if looks:
         metadata_hash = environment.topics.metadata_hash(draft.state.subscribed_topics())
         draft.begin_epoch_if_changed(metadata_hash, _reason(draft, member, is_new=is_new) if bumps else None)
@@ -258,9 +234,7 @@ def advance_member(
     # A classic group follows, which rebalances without this target (KAFKA-17317).
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
-    has_new_target = draft.state.is_target_due(
-        environment.settings_of(draft.state.group_id).assignment_interval_ms, now_ms
-    )
+    has_new_target = draft.state.is_target_due(environment.settings_of(group.group_id).assignment_interval_ms, now_ms)
     if has_new_target:
         # Kafka updates the subscription type only together with the topics.
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
@@ -375,7 +349,7 @@ def _reconcile(
     if not subscription_changed and state.is_settled(member):
         return member.assignment
     names = state.topics_of(member)
-    result = Reconciliation(
+    return Reconciliation(
         member.assignment,
         owned=owned,
         target=target,
@@ -386,9 +360,6 @@ def _reconcile(
         # A replacing member also keeps its own former partitions until that is written.
         owner_epochs=draft.base.owner_epochs,
     ).result()
-    if isinstance(result, ErrorCode):
-        raise RefusedError(result)
-    return result
 
 
 def _by_topic(owned: tuple[TopicPartitions, ...] | None) -> dict[UUID, frozenset[int]] | None:

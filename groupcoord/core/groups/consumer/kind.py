@@ -40,13 +40,12 @@ from groupcoord.core.groups.consumer.heartbeat import (
     Step,
     handle_heartbeat,
     next_resolution_ms,
-    question,
     take_resolution,
 )
 from groupcoord.core.groups.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.core.groups.conversion import ConvertibleGroups
 from groupcoord.core.handler_context import HandlerContext
-from groupcoord.core.host_queries import ResolvedRegexes
+from groupcoord.core.host_queries import ResolvedRegexes, ResolveRegexes
 from groupcoord.core.log.records import GroupTombstone
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -164,10 +163,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
             return response
         # Only version 0 of the request may omit the id (KIP-1082).
         member_id = request.member_id or self._context.new_uuid()
-        topics_changed = group.is_topics_look_due
-        response, step = handle_heartbeat(
-            draft, request, member_id, self._environment, topics_changed=topics_changed, now_ms=now_ms
-        )
+        response, step = handle_heartbeat(group, draft, request, member_id, now_ms)
         self._follow_step(group, draft, step, request.principal, now_ms)
         return response
 
@@ -189,15 +185,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
             and not replaced.uses_classic_protocol
             and can_downgrade(state, (replaced.member_id,), environment, joining=1)
         )
-        response, step = join(
-            draft,
-            request,
-            member_id,
-            environment,
-            topics_changed=group.is_topics_look_due,
-            ends_group=ends_group,
-            now_ms=now_ms,
-        )
+        response, step = join(group, draft, request, member_id, now_ms, ends_group=ends_group)
         self._follow_step(group, draft, step, None, now_ms)
         if ends_group:
             is_behind = draft.state.assignment_epoch < draft.state.epoch
@@ -231,12 +219,15 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         # At most one query for a group.
         if step.wants_resolution and not group.is_resolving:
             group.is_resolving = True
-            self._context.effects.questions.append(
-                question(self._context, draft.state, self._environment, principal, now_ms)
-            )
+            self._context.effects.questions.append(self._query(draft.state, principal, now_ms))
         # A new member's session begins when it is durable.
         if step.member.metadata.member_id in group.state.members:
             self.start_session(group, step.member, now_ms)
+
+    def _query(self, state: ConsumerState, principal: Principal, now_ms: int) -> ResolveRegexes:
+        """Return the host query for a group's expressions."""
+        regexes, version = tuple(sorted(state.regex_subscribers)), self._known_topics.version
+        return ResolveRegexes(self._context.partition, state.group_id, regexes, principal, version, now_ms)
 
     # ------------------------------------------------------------ classic members, answered from durable state
 
@@ -327,33 +318,30 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
 
     # ------------------------------------------------------------ conversion
 
-    def _upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
+    def _upgrade(self, classic: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
         context, environment = self._context, self._environment
         member_id = request.member_id or context.new_uuid()
-        draft = ConsumerDraft(ConsumerState(group.group_id))
+        group = ConsumerGroup(classic.group_id, context.partition, environment)
+        draft = ConsumerDraft(group.state)
         try:
             # An append's outcome would decide which members the new group has.
             in_flight = [append.continuation for append in context.writer.in_flight]
-            if any(isinstance(written, WhenGroupWritten) and written.concerns(group) for written in in_flight):
+            if any(isinstance(written, WhenGroupWritten) and written.concerns(classic) for written in in_flight):
                 raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            if not group.is_empty:
-                check_upgrade(group, environment)
+            if not classic.is_empty:
+                check_upgrade(classic, environment)
                 # Members rejoin, and reach the consumer group. Kafka answers them even if the upgrade fails.
-                context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
-                draft.write(*upgraded(group, environment))
+                context.effects.replies += classic.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
+                draft.write(*upgraded(classic, environment))
             draft.mark()
             # The upgraded members are the state that the join builds on.
-            response, step = handle_heartbeat(
-                draft, request, member_id, environment, topics_changed=True, now_ms=now_ms
-            )
+            response, step = handle_heartbeat(group, draft, request, member_id, now_ms)
         except RefusedError as error:
             self.refuse(request, token, error)
             return
-        asked = (
-            question(context, draft.state, environment, request.principal, now_ms) if step.wants_resolution else None
-        )
-        written = WhenConsumerGroupConverted(group, question=asked, events=draft.events)
-        self.begin_conversion(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
+        query = self._query(draft.state, request.principal, now_ms) if step.wants_resolution else None
+        written = WhenConsumerGroupConverted(classic, question=query, events=draft.events)
+        self.begin_conversion(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
     def go_on_as_classic_group(self, written: WhenConsumerGroupConverted, group: GroupMetadata, now_ms: int) -> None:
         self._announce_members_of(group, now_ms)

@@ -14,6 +14,7 @@ from attrs import evolve, field
 
 from groupcoord.core.fast_construct import frozen, plain_members
 from groupcoord.core.log.record_keys import TopicPartitions
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]
@@ -90,8 +91,8 @@ class Reconciliation(NamedTuple):
     owned: Mapping[UUID, Collection[int]] | None
     owner_epochs: Mapping[tuple[UUID, int], int]
 
-    def result(self) -> MemberAssignment | ErrorCode:
-        """Return the member's assignment after the heartbeat."""
+    def result(self) -> MemberAssignment:
+        """Return the member's assignment after the heartbeat, or fail with FENCED_MEMBER_EPOCH."""
         current, owned = self.current, self.owned
         match current.state:
             # Looked at with each heartbeat: other members may have released partitions since.
@@ -99,7 +100,7 @@ class Reconciliation(NamedTuple):
                 return self._next_assignment(current.member_epoch)
             # Only a member without partitions can be moved on safely.
             case MemberState.UNKNOWN if owned is None or owned:
-                return ErrorCode.FENCED_MEMBER_EPOCH
+                raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH)
             case MemberState.UNKNOWN:
                 return self._next_assignment(self.target_epoch)
             case MemberState.STABLE if current.member_epoch != self.target_epoch:

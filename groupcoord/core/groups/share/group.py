@@ -407,6 +407,8 @@ class ShareGroup(ModernGroup[ShareState]):
     may_expire: ClassVar[bool] = False
     """Kafka keeps share groups until they are deleted."""
 
+    environment: ShareGroupEnvironment
+
     def __init__(self, group_id: str, partition: int, environment: ShareGroupEnvironment) -> None:
         super().__init__(group_id, partition, environment)
         self.changes: list[StateChange] = []
@@ -450,13 +452,13 @@ class ShareGroup(ModernGroup[ShareState]):
     # ------------------------------------------------------------ administration
 
     def described(self) -> DescribedShareGroup:
-        state, topics = self.state, self._environment.topics.resolver
+        state, topics = self.state, self.environment.topics.resolver
         return DescribedShareGroup(
             self.group_id,
             group_state=self.group_state.value,
             group_epoch=state.epoch,
             assignment_epoch=state.assignment_epoch,
-            assignor_name=self._environment.default_assignor,
+            assignor_name=self.environment.default_assignor,
             members=tuple(
                 [
                     DescribedShareMember(

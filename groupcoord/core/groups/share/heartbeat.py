@@ -15,6 +15,7 @@ from groupcoord.core.groups.base.state import check_capacity, check_epoch, find_
 from groupcoord.core.groups.share.group import (
     ShareAssignment,
     ShareDraft,
+    ShareGroup,
     ShareGroupEnvironment,
     ShareMember,
     ShareState,
@@ -33,15 +34,10 @@ FIRST_OFFSET = 0
 
 
 def handle_heartbeat(
-    draft: ShareDraft,
-    request: ShareGroupHeartbeat,
-    environment: ShareGroupEnvironment,
-    *,
-    topics_changed: bool,
-    written_ms: int,
-    now_ms: int,
+    group: ShareGroup, draft: ShareDraft, request: ShareGroupHeartbeat, now_ms: int
 ) -> tuple[ShareGroupHeartbeatResponse, ShareMember]:
     """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
+    environment = group.environment
     member = _identified(draft.state, request, environment)
     metadata = _update(member.metadata, request)
     is_new = request.member_id not in draft.state.members
@@ -56,17 +52,17 @@ def handle_heartbeat(
     # A target that is due already will cover them.
     if state.assignment_epoch >= state.epoch and not state.is_initialized_assigned():
         bumps = True
-    if bumps or topics_changed:
+    if bumps or group.is_topics_look_due:
         cause = Cause.JOIN if is_new else Cause.METADATA_CHANGE
         metadata_hash = environment.topics.metadata_hash(draft.state.name_subscribers)
         bumps = draft.begin_epoch_if_changed(metadata_hash, Trigger(cause, request.member_id) if bumps else None)
-    settings = environment.settings_of(draft.state.group_id)
+    settings = environment.settings_of(group.group_id)
     if draft.state.is_target_due(settings.assignment_interval_ms, now_ms):
         _assign_target(draft, environment, now_ms)
     assignment = _reconcile(draft.state, ShareMember(metadata, member.assignment), environment, has_bumped=bumps)
     if assignment != member.assignment:
         draft.write(draft.state.assignment_record(request.member_id, assignment))
-    _initialize(draft, environment, written_ms, now_ms)
+    _initialize(group, draft, now_ms)
     # A member with an unchanged assignment is not sent it again.
     shows_assignment = (
         request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
@@ -147,11 +143,11 @@ def _reconcile(
     return ShareAssignment(assignment.member_epoch, assignment.previous_member_epoch, assigned)
 
 
-def _initialize(draft: ShareDraft, environment: ShareGroupEnvironment, written_ms: int, now_ms: int) -> None:
-    state = draft.state
+def _initialize(group: ShareGroup, draft: ShareDraft, now_ms: int) -> None:
+    state, environment = draft.state, group.environment
     known = state.state_partitions
     # A restart forgets the query in flight; after the interval it is sent again.
-    waits = now_ms < written_ms + environment.config.group_share_initialize_retry_interval_ms
+    waits = now_ms < group.state_partitions_ms + environment.config.group_share_initialize_retry_interval_ms
     missing: dict[UUID, frozenset[int]] = {}
     for topic in environment.topics.existing(state.name_subscribers).values():
         partitions = known.missing(topic.topic_id, topic.partition_count, counts_initializing=waits)

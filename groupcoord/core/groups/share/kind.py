@@ -142,14 +142,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             find_member(draft.state, request.member_id)  # no epoch is checked
             self.remove_members(draft, (request.member_id,), Cause.LEAVE, now_ms)
             return ShareGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
-        response, member = handle_heartbeat(
-            draft,
-            request,
-            self._environment,
-            topics_changed=group.is_topics_look_due,
-            written_ms=group.state_partitions_ms,
-            now_ms=now_ms,
-        )
+        response, member = handle_heartbeat(group, draft, request, now_ms)
         self.looked_at_topics(group)
         # A new member's session begins when it is durable.
         if request.member_id in group.state.members:

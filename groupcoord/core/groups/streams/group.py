@@ -510,13 +510,15 @@ class StreamsGroup(CommittingGroup[StreamsState]):
     REVOCATION = TimerKind.TASK_REVOCATION
     MEMBER_TIMERS = (TimerKind.STREAMS_SESSION, TimerKind.TASK_REVOCATION)
 
+    environment: StreamsGroupEnvironment
+
     def __init__(self, group_id: str, partition: int, environment: StreamsGroupEnvironment) -> None:
         super().__init__(group_id, partition, environment)
         self.memory = StreamsMemory()
 
     def held_since(self, member: StreamsMember, topic: TopicToCommit) -> Callable[[int], int | None]:
         """Return a function to the epoch since which a member has the active task that reads a partition, or None."""
-        name = topic.name if topic.name is not None else self._environment.topics.resolver.topic_name(topic.topic_id)
+        name = topic.name if topic.name is not None else self.environment.topics.resolver.topic_name(topic.topic_id)
         subtopology_id = self.state.readers.get(name or "")
         if subtopology_id is None:
             # No task of the topology reads the topic.
@@ -541,7 +543,7 @@ class StreamsGroup(CommittingGroup[StreamsState]):
             assignment_epoch=state.assignment_epoch,
             topology=self._described_topology(last_durable),
             members=tuple(self._described_member(member) for member in state.members.values()),
-            assignor_name=self._environment.settings_of(self.group_id).assignor_name,
+            assignor_name=self.environment.settings_of(self.group_id).assignor_name,
         )
 
     def _described_topology(self, last_durable: int) -> DescribedTopology | None:

@@ -31,9 +31,9 @@ from groupcoord.core.groups.streams.group import (
     NUM_STANDBY_REPLICAS,
     MemberOffsets,
     StreamsDraft,
+    StreamsGroup,
     StreamsGroupEnvironment,
     StreamsMember,
-    StreamsMemory,
     StreamsState,
     UsedTarget,
     task_set,
@@ -68,7 +68,7 @@ def owned_tasks(request: StreamsGroupHeartbeat) -> HeldTasks | None:
     )
 
 
-def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> StreamsMember:
+def resolve_member(group: StreamsGroup, draft: StreamsDraft, request: StreamsGroupHeartbeat) -> StreamsMember:
     """Return the sender of a heartbeat, or a new member without records, or fail with an error of its ids or epoch."""
 
     def lost_nothing(member: StreamsMember) -> bool:
@@ -79,7 +79,7 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
     holder_id = draft.state.static_members.get(request.instance_id or "")
     if holder_id is not None:
         # Kafka renames before it checks whether the member is replaced, and even if not.
-        memory.replace_member(holder_id, request.member_id)
+        group.memory.replace_member(holder_id, request.member_id)
     member, takes_place = identify(
         draft.state,
         request.member_id,
@@ -96,11 +96,7 @@ def resolve_member(draft: StreamsDraft, memory: StreamsMemory, request: StreamsG
 
 
 def assign_target(
-    draft: StreamsDraft,
-    memory: StreamsMemory,
-    configured: ConfiguredTopology,
-    environment: StreamsGroupEnvironment,
-    now_ms: int,
+    group: StreamsGroup, draft: StreamsDraft, configured: ConfiguredTopology, now_ms: int
 ) -> Mapping[str, MemberTasks]:
     """Compute and write the target assignment; return all of it, or fail if the assignor does."""
     state = draft.state
@@ -111,10 +107,10 @@ def assign_target(
     assignment: Mapping[str, MemberTasks] = {}
     if configured.is_ready:
         # Otherwise all targets are empty.
-        settings = environment.settings_of(state.group_id)
+        environment, task_offsets = group.environment, group.memory.task_offsets
         spec = StreamsGroupSpec(
             # Running tasks count, not former targets: state is where they run.
-            {m: _member_spec(state.members[m], memory.task_offsets.get(m)) for m in visiting_order},
+            {m: _member_spec(state.members[m], task_offsets.get(m)) for m in visiting_order},
             {
                 name: SubtopologySpec(subtopology.task_count, subtopology.is_stateful)
                 for name, subtopology in (configured.subtopologies or {}).items()
@@ -124,7 +120,7 @@ def assign_target(
             tuple(visiting_order),
         )
         try:
-            assignment = environment.assignor(settings.assignor_name).assign(spec)
+            assignment = environment.assignor(environment.settings_of(group.group_id).assignor_name).assign(spec)
         except (PartitionAssignorError, TaskAssignorError):
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     targets = {member_id: assignment.get(member_id, MemberTasks()) for member_id in visiting_order}
@@ -189,31 +185,29 @@ class Step:
 
 
 def handle_heartbeat(
+    group: StreamsGroup,
     draft: StreamsDraft,
     request: StreamsGroupHeartbeat,
-    memory: StreamsMemory,
-    environment: StreamsGroupEnvironment,
-    *,
-    is_look_due: bool,
-    begins_delay: Callable[[], bool],
     now_ms: int,
+    *,
+    begins_delay: Callable[[], bool],
 ) -> Step:
     """Handle a heartbeat of a member that joins or stays; after a RefusedError the draft has to be rolled back."""
     # Kafka's order: size, member, metadata, topology, topics, tasks, offsets, epoch, target, assignment.
     # A returning static member always has room; unknown ids with an epoch fail later.
     is_known = request.member_id in draft.state.members or request.instance_id in draft.state.static_members
     if not (is_known or request.member_epoch):
-        check_capacity(draft.state, GroupType.STREAMS, environment.config.group_streams_max_size)
-    before = resolve_member(draft, memory, request)
+        check_capacity(draft.state, GroupType.STREAMS, group.environment.config.group_streams_max_size)
+    before = resolve_member(group, draft, request)
     metadata = _updated(before.metadata, request)
     bumps = _write_member(draft, before, metadata, request)
     topology = _group_topology(draft, request)
-    configured, metadata_hash = _look_at_topics(draft, memory, topology, environment, is_look_due=is_look_due)
+    configured, metadata_hash = _look_at_topics(group, draft, topology)
     _check_tasks(request, configured)
     _check_offsets(request.task_offsets)
     _check_offsets(request.task_end_offsets)
     # Kept even if a later step fails: Kafka writes them to memory at this point.
-    memory.note_offsets(before.member_id, request.task_offsets, request.task_end_offsets)
+    group.memory.note_offsets(before.member_id, request.task_offsets, request.task_end_offsets)
     validated_epoch = topology.epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
     state = draft.state
     epoch_record = StreamsGroupMetadataRecord(
@@ -221,21 +215,20 @@ def handle_heartbeat(
         state.epoch + 1,
         metadata_hash,
         validated_epoch,
-        assignment_configs(state.group_id, environment),
+        assignment_configs(state.group_id, group.environment),
         *state.described_topology_epochs,
     )
-    goes_by_log = _write_epoch(draft, before, memory, epoch_record, bumps=bumps)
+    goes_by_log = _write_epoch(group, draft, before, epoch_record, bumps=bumps)
     member = StreamsMember(metadata, before.assignment)
     target, is_delayed = _target(
+        group,
         draft,
-        memory,
         member,
         configured,
-        environment,
+        now_ms,
         # Called only now: a heartbeat that fails above starts no delay.
         is_delayed=begins_delay(),
         goes_by_log=goes_by_log,
-        now_ms=now_ms,
     )
     assignment = _reconcile(draft, member, target, request)
     if assignment != member.assignment:
@@ -298,12 +291,7 @@ def _facts_for_assignor(metadata: StreamsGroupMemberMetadataRecord) -> tuple[obj
 
 
 def _write_epoch(
-    draft: StreamsDraft,
-    before: StreamsMember,
-    memory: StreamsMemory,
-    record: StreamsGroupMetadataRecord,
-    *,
-    bumps: bool,
+    group: StreamsGroup, draft: StreamsDraft, before: StreamsMember, record: StreamsGroupMetadataRecord, *, bumps: bool
 ) -> bool:
     """Write the group's next epoch if it begins with this heartbeat; return whether the logged target is to be used."""
     state = draft.state
@@ -314,7 +302,7 @@ def _write_epoch(
         return False
     # The target in memory may differ from the logged one after a refused write.
     has_target = _has_target(draft.base, before)
-    if (has_target and memory.uses(draft.base.targets)) or not draft.base.is_at_rest:
+    if (has_target and group.memory.uses(draft.base.targets)) or not draft.base.is_at_rest:
         return False
     if not has_target:
         draft.add_event(RebalanceStarted, state.epoch, Trigger(Cause.METADATA_CHANGE, before.member_id))
@@ -374,23 +362,18 @@ def _by_id(subtopologies: Iterable[Subtopology]) -> dict[str, Subtopology]:
 
 
 def _look_at_topics(
-    draft: StreamsDraft,
-    memory: StreamsMemory,
-    topology: StreamsGroupTopologyRecord,
-    environment: StreamsGroupEnvironment,
-    *,
-    is_look_due: bool,
+    group: StreamsGroup, draft: StreamsDraft, topology: StreamsGroupTopologyRecord
 ) -> tuple[ConfiguredTopology, int]:
     """Return the configured topology and the hash of its topics, compared with the cluster if that is due."""
-    state = draft.state
+    state, memory, topics = draft.state, group.memory, group.environment.topics
     is_new = memory.configured is None or draft.base.topology is None
     # Configuring walks the whole topology, so its result is kept.
-    if memory.configured is not None and not (is_new or is_look_due):
+    if memory.configured is not None and not (is_new or group.is_topics_look_due):
         return memory.configured, state.metadata_hash
     names = topology.required_topics
-    metadata_hash = environment.topics.metadata_hash(names)
+    metadata_hash = topics.metadata_hash(names)
     if memory.configured is None or is_new or metadata_hash != state.metadata_hash:
-        existing = {name: topic.partition_count for name, topic in environment.topics.existing(names).items()}
+        existing = {name: topic.partition_count for name, topic in topics.existing(names).items()}
         try:
             memory.configured = configure(topology, existing)
         except InvalidTopologyError as error:
@@ -423,33 +406,32 @@ def assignment_configs(group_id: str, environment: StreamsGroupEnvironment) -> t
 
 
 def _target(
+    group: StreamsGroup,
     draft: StreamsDraft,
-    memory: StreamsMemory,
     member: StreamsMember,
     configured: ConfiguredTopology,
-    environment: StreamsGroupEnvironment,
+    now_ms: int,
     *,
     is_delayed: bool,
     goes_by_log: bool,
-    now_ms: int,
 ) -> tuple[MemberTasks, bool]:
     """Return a member's target, and whether a new one is due but has to wait."""
     # A group that was empty waits for more members before its first assignment.
     if is_delayed:
         return MemberTasks(), True
     state = draft.state
-    settings = environment.settings_of(state.group_id)
+    settings = group.environment.settings_of(state.group_id)
     targets: Mapping[str, MemberTasks] = state.targets
     if state.is_target_due(settings.assignment_interval_ms, now_ms):
-        targets = assign_target(draft, memory, configured, environment, now_ms)
+        targets = assign_target(group, draft, configured, now_ms)
         state = draft.state
-    used = memory.used_target
+    used = group.memory.used_target
     if goes_by_log or used is None or used.epoch != state.assignment_epoch:
         # A copy, because the state's mapping changes with later drafts.
         used = UsedTarget(state.assignment_epoch, dict(targets.items()))
         # Kafka keeps it for warm-up tasks, although 4.4 assigns none.
         if settings.num_warmup_replicas > 0:
-            memory.used_target = used
+            group.memory.used_target = used
     return used.tasks.get(member.member_id, MemberTasks()), state.assignment_epoch < state.epoch
 
 
@@ -472,7 +454,7 @@ def _reconcile(
     if draft.state.is_settled(member):
         # Settled members stay as they are until the next target.
         return member.assignment
-    result = Reconciliation(
+    return Reconciliation(
         member.assignment,
         process_id=member.metadata.process_id,
         target_epoch=draft.state.assignment_epoch,
@@ -481,6 +463,3 @@ def _reconcile(
         # A replacing member also keeps its own former tasks until that is written.
         processes=draft.base,
     ).result()
-    if isinstance(result, ErrorCode):
-        raise RefusedError(result)
-    return result

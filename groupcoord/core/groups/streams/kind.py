@@ -116,13 +116,11 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
     def _handle_heartbeat(
         self, group: StreamsGroup, draft: StreamsDraft, request: StreamsGroupHeartbeat, now_ms: int
     ) -> StreamsGroupHeartbeatResponse:
-        known = self._groups.get(group.group_id)
-        # Kafka builds the new group from its records, so the first heartbeat's soft state is lost.
-        memory = group.memory if known is group else StreamsMemory()
+        memory = group.memory
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             # Remembered even if the leave fails, as in Kafka.
             if request.shutdown_application:
-                self._ask_for_shutdown(group, memory, request)
+                self._ask_for_shutdown(group, request)
             response: StreamsGroupHeartbeatResponse = self.leave_by_heartbeat(draft, request, now_ms)
             return response
         settings = self._environment.settings_of(group.group_id)
@@ -130,22 +128,20 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
         writer, findings = self._context.writer, memory.findings
         try:
             step = handle_heartbeat(
+                group,
                 draft,
                 request,
-                memory,
-                self._environment,
-                is_look_due=group.is_topics_look_due,
+                now_ms,
                 begins_delay=lambda: self.is_delayed(
                     group, was_empty=was_empty, delay_ms=settings.initial_rebalance_delay_ms, now_ms=now_ms
                 ),
-                now_ms=now_ms,
             )
         finally:
             # Also after a refusal: Kafka keeps the topology that it has configured.
             memory.note_findings(findings, writer.next_number, writer.last_durable)
         member_id = step.member.member_id
         if request.shutdown_application:
-            self._ask_for_shutdown(group, memory, request)
+            self._ask_for_shutdown(group, request)
         # All members have to learn the new endpoints, so cached responses are void.
         if step.has_changed_endpoint:
             memory.endpoint_epoch += 1
@@ -175,22 +171,22 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
             settings.heartbeat_interval_ms,
             settings.acceptable_recovery_lag,
             settings.task_offset_interval_ms,
-            self._status(group, memory, step, request, now_ms),
+            self._status(group, step, request, now_ms),
             active,
             standby,
             warmup,
             # Kafka answers the creating heartbeat with 0.
-            endpoint_information_epoch=0 if known is None else memory.endpoint_epoch,
+            endpoint_information_epoch=memory.endpoint_epoch if group.group_id in self._groups else 0,
             partitions_by_user_endpoint=endpoints,
         )
 
-    def _ask_for_shutdown(self, group: StreamsGroup, memory: StreamsMemory, request: StreamsGroupHeartbeat) -> None:
-        if memory.shutdown_by is None:
-            memory.shutdown_by = request.member_id
+    def _ask_for_shutdown(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> None:
+        if group.memory.shutdown_by is None:
+            group.memory.shutdown_by = request.member_id
             group.steady.clear()
 
     def _status(
-        self, group: StreamsGroup, memory: StreamsMemory, step: Step, request: StreamsGroupHeartbeat, now_ms: int
+        self, group: StreamsGroup, step: Step, request: StreamsGroupHeartbeat, now_ms: int
     ) -> tuple[StreamsStatus, ...]:
         """Return the statuses of a group for a member, in Kafka's order."""
         found = []
@@ -209,8 +205,10 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
         if problem is not None:
             detail = problem.detail + self._ask_for_topics(group, step, request, now_ms)
             found.append(StreamsStatus(StreamsStatusCode(problem.kind), detail))
-        if memory.shutdown_by is not None:
-            detail = f"Streams group member {memory.shutdown_by} encountered a fatal error and requested a shutdown."
+        if group.memory.shutdown_by is not None:
+            detail = (
+                f"Streams group member {group.memory.shutdown_by} encountered a fatal error and requested a shutdown."
+            )
             found.append(StreamsStatus(StreamsStatusCode.SHUTDOWN_APPLICATION, detail))
         tags = {tag.key for tag in step.member.metadata.client_tags}
         settings = self._environment.settings_of(group.group_id)
@@ -250,7 +248,11 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
             group.memory.task_offsets.pop(member_id, None)
         if gone and len(gone) >= len(group.state.members) and is_empty_between(group.state.members, draft.records):
             group.memory.shutdown_by = None
+        is_new = group.group_id not in self._groups
         super().write(group, draft, now_ms)
+        if is_new:
+            # Kafka builds the new group from its records, so the first heartbeat's soft state is lost.
+            group.memory = StreamsMemory()
         if self._groups.get(group.group_id) is not group:
             # A group without records was not created, and loses its delay.
             self.take_delay(group)
@@ -285,7 +287,7 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
         if configured is not None and draft.state.assignment_epoch < draft.state.epoch:
             draft.mark()
             try:
-                assign_target(draft, group.memory, configured, self._environment, now_ms)
+                assign_target(group, draft, configured, now_ms)
             except RefusedError:
                 # The target stays due, and a later heartbeat computes it.
                 draft.roll_back()

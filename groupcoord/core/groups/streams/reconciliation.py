@@ -13,6 +13,7 @@ from attrs import evolve, field
 
 from groupcoord.core.fast_construct import frozen, plain_members
 from groupcoord.core.groups.streams.assignors import Task
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 NEW_MEMBER_EPOCH = 0
@@ -115,8 +116,8 @@ class Reconciliation(NamedTuple):
     owned: HeldTasks | None
     processes: TaskProcesses
 
-    def result(self) -> TaskAssignment | ErrorCode:
-        """Return the member's assignment after the heartbeat."""
+    def result(self) -> TaskAssignment:
+        """Return the member's assignment after the heartbeat, or fail with FENCED_MEMBER_EPOCH."""
         current, owned = self.current, self.owned
         match current.state:
             case TaskState.UNREVOKED_TASKS:
@@ -127,7 +128,7 @@ class Reconciliation(NamedTuple):
                 return self._next_assignment(current.member_epoch + 1)
             # Only a member without tasks can be moved on safely.
             case TaskState.UNKNOWN if owned is None or owned:
-                return ErrorCode.FENCED_MEMBER_EPOCH
+                raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH)
             case TaskState.UNKNOWN:
                 return self._next_assignment(self.target_epoch)
             case TaskState.STABLE if current.member_epoch == self.target_epoch:
