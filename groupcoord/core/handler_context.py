@@ -15,7 +15,7 @@ from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.log.log_partition import Effects, PartitionWriter
 from groupcoord.core.messages import Reply, Token
 from groupcoord.core.observer import Observer
-from groupcoord.core.timers import TimerKey, TimerKind, TimerQueue
+from groupcoord.core.timers import TimerKey, TimerQueue
 from groupcoord.errors import ErrorCode
 
 Handler = Callable[[Any, Token, int], None]
@@ -42,9 +42,12 @@ class GroupKind:
     answer_class: type[Any] | None = None
     handlers: dict[type, Handler]
     guest_handlers: dict[type, Handler]
-    timers: dict[TimerKind, Callable[[TimerKey, int], None]]
 
     def load(self, group_id: str, now_ms: int) -> None:
+        raise NotImplementedError
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> None:
+        """Handle a fired timer of a group."""
         raise NotImplementedError
 
     def describe(self, group_id: str) -> Any:

@@ -62,7 +62,6 @@ class Partition(LogPartition):
             if kind.guest_handlers:
                 self._guest_handlers[kind.group_class] = kind.guest_handlers
             self._handlers.update(kind.handlers)
-            self._timer_handlers.update(kind.timers)
         self.repeaters = {kind.heartbeat_request: kind.repeat_heartbeat for kind in kinds.rows}
         self.describers = {kind.describe_request: kind.describe for kind in kinds.rows}
         self._answers = {kind.answer_class: kind.found_out for kind in kinds.rows}
@@ -112,7 +111,11 @@ class Partition(LogPartition):
         if key.group_id in self._writings:
             self._writings[key.group_id].overdue.append(key)
             return
-        self._timer_handlers[key.kind](key, now_ms)
+        if key.kind in self._timer_handlers:
+            self._timer_handlers[key.kind](key, now_ms)
+        # Timers are cancelled with their group.
+        elif (group := self._context.groups.get(key.group_id)) is not None:
+            self._context.kinds[type(group)].on_timer(key, now_ms)
 
     def revert(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         self.writer.hard.offsets.pending.pop(number, None)

@@ -37,17 +37,14 @@ class TimerKind(Enum):
     """Time to join a classic group's next generation."""
     SYNC = "sync", Cause.SYNC_TIMEOUT
     """Time to sync in a classic group's generation."""
-    CONSUMER_SESSION = "consumer session", Cause.SESSION_EXPIRY
+    MEMBER_SESSION = "member session", Cause.SESSION_EXPIRY
+    """Session of a member of any other group."""
     REVOCATION = "revocation", Cause.REBALANCE_TIMEOUT
-    """Time of a member of a consumer group to revoke partitions."""
+    """Time of a member to revoke partitions or tasks."""
     MEMBER_JOIN = "member join", Cause.REBALANCE_TIMEOUT
     """Time of a classic member of a consumer group to join again."""
     MEMBER_SYNC = "member sync", Cause.SYNC_TIMEOUT
     """Time of a classic member of a consumer group to sync."""
-    SHARE_SESSION = "share session", Cause.SESSION_EXPIRY
-    STREAMS_SESSION = "streams session", Cause.SESSION_EXPIRY
-    TASK_REVOCATION = "task revocation", Cause.REBALANCE_TIMEOUT
-    """Time of a member of a streams group to revoke tasks."""
     ASSIGNMENT_DELAY = "assignment delay"
     """Time that the first members of a streams group wait for others."""
     APPEND = "append"

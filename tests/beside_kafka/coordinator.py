@@ -68,13 +68,10 @@ TIMER_NAMES = {
     TimerKind.SESSION: "heartbeat",
     TimerKind.JOIN: "join",
     TimerKind.SYNC: "sync",
-    TimerKind.CONSUMER_SESSION: "session-timeout",
+    TimerKind.MEMBER_SESSION: "session-timeout",
     TimerKind.REVOCATION: "rebalance-timeout",
     TimerKind.MEMBER_JOIN: "join",
     TimerKind.MEMBER_SYNC: "sync",
-    TimerKind.SHARE_SESSION: "session-timeout",
-    TimerKind.STREAMS_SESSION: "session-timeout",
-    TimerKind.TASK_REVOCATION: "rebalance-timeout",
     TimerKind.ASSIGNMENT_DELAY: "initial-rebalance-timeout",
     TimerKind.EXPIRY: "expire-group-metadata",
 }
@@ -331,17 +328,17 @@ def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
     """Yield the effective timers of a group, with their members."""
     if isinstance(group, ShareGroup):
         for member_id in group.state.members:
-            yield TimerKind.SHARE_SESSION, member_id
+            yield TimerKind.MEMBER_SESSION, member_id
         return
     if isinstance(group, StreamsGroup):
         yield TimerKind.ASSIGNMENT_DELAY, ""
         for member_id in group.state.members:
-            yield TimerKind.STREAMS_SESSION, member_id
-            yield TimerKind.TASK_REVOCATION, member_id
+            yield TimerKind.MEMBER_SESSION, member_id
+            yield TimerKind.REVOCATION, member_id
         return
     if isinstance(group, ConsumerGroup):
         for member_id, member in group.state.members.items():
-            yield TimerKind.CONSUMER_SESSION, member_id
+            yield TimerKind.MEMBER_SESSION, member_id
             if member.uses_classic_protocol:
                 yield TimerKind.MEMBER_JOIN, member_id
                 yield TimerKind.MEMBER_SYNC, member_id

@@ -176,7 +176,7 @@ class SimulatedGroup:
         classic = member.metadata.classic_member_metadata
         settings = self.stage.cluster.settings_of(group.group_id)
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
-        deadline_ms = group.timer(TimerKind.CONSUMER_SESSION, member.member_id).deadline_ms
+        deadline_ms = group.timer(TimerKind.MEMBER_SESSION, member.member_id).deadline_ms
         partitions = frozenset(
             TopicPartition(topic_name(topic_id) or "", index) for topic_id, index in member.partitions()
         )

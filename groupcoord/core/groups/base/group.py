@@ -78,6 +78,9 @@ class SteadyHeartbeat:
     session_timer: Timer
 
 
+MEMBER_TIMERS = (TimerKind.MEMBER_SESSION, TimerKind.REVOCATION, TimerKind.MEMBER_JOIN, TimerKind.MEMBER_SYNC)
+
+
 class ModernGroup(ABC, Generic[StateT]):
     """One group of one log partition.
 
@@ -95,10 +98,6 @@ class ModernGroup(ABC, Generic[StateT]):
 
     TYPE: ClassVar[GroupType]
     STATE: ClassVar[type[Any]]
-    SESSION: ClassVar[TimerKind]
-    REVOCATION: ClassVar[TimerKind | None] = None
-    """None for types without revocation."""
-    MEMBER_TIMERS: ClassVar[tuple[TimerKind, ...]]
     may_expire: ClassVar[bool] = True
 
     def __init__(self, group_id: str, partition: int, environment: GroupEnvironment[Any, Any]) -> None:
@@ -156,7 +155,7 @@ class ModernGroup(ABC, Generic[StateT]):
         """Forget the soft state of a member that is gone, and yield its timers."""
         self.revoking_epochs.pop(member_id, None)
         self.steady.pop(member_id, None)
-        for kind in self.MEMBER_TIMERS:
+        for kind in MEMBER_TIMERS:
             timer = self._timers.pop((kind, member_id), None)
             if timer is not None:
                 yield timer
@@ -220,7 +219,7 @@ class ModernGroup(ABC, Generic[StateT]):
             "members have sessions": self.is_dead
             or bool(self.overdue)
             or all(
-                self.timer(self.SESSION, member_id).deadline_ms is not None
+                self.timer(TimerKind.MEMBER_SESSION, member_id).deadline_ms is not None
                 for member_id in state.members.keys() - fenced
             ),
         }

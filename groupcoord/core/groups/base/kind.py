@@ -36,7 +36,7 @@ from groupcoord.core.messages import (
     Waiting,
 )
 from groupcoord.core.messages.request import GroupRequest, RefusedError
-from groupcoord.core.timers import TimerKey
+from groupcoord.core.timers import TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 FENCING_RETRY_MS = 500
@@ -98,7 +98,6 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
         self._timers = context.timers
         self.rules: dict[type, Callable[[GroupT, DraftT, Any, int], Any]] = {}
         self.record_types = frozenset(self.group_class.STATE.FORGET)
-        self.timers = dict.fromkeys(self.group_class.MEMBER_TIMERS, self.on_timer)
         assert self.heartbeat_request is not None
         self.handlers = {self.heartbeat_request: self.heartbeat}
 
@@ -224,7 +223,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             settings.session_timeout_ms,
             self._known_topics.version,
             until_ms,
-            group.timer(group.SESSION, request.member_id),
+            group.timer(TimerKind.MEMBER_SESSION, request.member_id),
         )
 
     def leave_by_heartbeat(self, draft: DraftT, request: Any, now_ms: int) -> Any:
@@ -342,7 +341,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             if kind is metadata_record:
                 member = members.get(record.member_id)
                 # A running session was renewed when the heartbeat itself was handled.
-                if member is not None and group.timer(group.SESSION, record.member_id).deadline_ms is None:
+                if member is not None and group.timer(TimerKind.MEMBER_SESSION, record.member_id).deadline_ms is None:
                     self.start_session(group, member, now_ms)
             elif kind is assignment_record:
                 member = members.get(record.member_id)
@@ -364,19 +363,19 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
     def follow_assignment(self, group: GroupT, member: Any, now_ms: int) -> None:
         """Start the revocation timer of a member that has to revoke something, or cancel it."""
         member_id = member.metadata.member_id
-        if group.REVOCATION is None:
-            return
         if member.assignment.is_revoking:
             group.revoking_epochs[member_id] = member.member_epoch
             # Each such record sets the deadline again, as in Kafka.
-            self._timers.arm(group.timer(group.REVOCATION, member_id), now_ms + member.metadata.rebalance_timeout_ms)
+            self._timers.arm(
+                group.timer(TimerKind.REVOCATION, member_id), now_ms + member.metadata.rebalance_timeout_ms
+            )
         elif member_id in group.revoking_epochs:
-            self._timers.cancel(group.timer(group.REVOCATION, member_id))
+            self._timers.cancel(group.timer(TimerKind.REVOCATION, member_id))
 
     def start_session(self, group: GroupT, member: Any, now_ms: int) -> None:
         # Read at each start: an administrator may change the group's settings meanwhile.
         timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
-        self._timers.arm(group.timer(group.SESSION, member.metadata.member_id), now_ms + timeout_ms)
+        self._timers.arm(group.timer(TimerKind.MEMBER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def retry_fencing(self, group: GroupT, now_ms: int) -> None:
         """Rearm the timers of members after the log has refused their removal."""
@@ -395,9 +394,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
                 self.start_session(group, member, now_ms)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
-        group = self._groups.get(key.group_id)
-        if group is None or type(group) is not self.group_class:
-            return
+        group = self._groups[key.group_id]
         if group.writing is not None:
             # Its member may send a heartbeat before the log has answered.
             group.overdue.append(key)
@@ -417,7 +414,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
             return
         # Kafka compares epochs, too: the timer of an earlier revocation must not remove a member.
         has_moved_on = member.member_epoch != group.revoking_epochs.get(key.member_id)
-        if key.kind is not group.REVOCATION or not has_moved_on:
+        if key.kind is not TimerKind.REVOCATION or not has_moved_on:
             assert key.kind.cause is not None
             self.remove_members(draft, (key.member_id,), key.kind.cause, now_ms)
             group.fencing.append(key)

@@ -71,11 +71,14 @@ class ClassicGroups(GroupKind):
         }
         # Requests of other protocols convert the group or fail in handlers of their type.
         self.guest_handlers = {}
-        self.timers = {
+        self._timer_handlers = {
             TimerKind.SESSION: rebalance.on_session_timer,
             TimerKind.JOIN: rebalance.on_join_timer,
             TimerKind.SYNC: rebalance.on_sync_timer,
         }
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> None:
+        self._timer_handlers[key.kind](key, now_ms)
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
         group = GroupMetadata(group_id, self._context.partition, now_ms)

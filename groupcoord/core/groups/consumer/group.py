@@ -45,7 +45,6 @@ from groupcoord.core.messages import (
     TopicToCommit,
 )
 from groupcoord.core.messages.request import RefusedError
-from groupcoord.core.timers import TimerKind
 from groupcoord.core.topics import KnownTopics, RegexResolver
 from groupcoord.errors import ErrorCode
 
@@ -380,9 +379,6 @@ class ConsumerGroup(CommittingGroup[ConsumerState]):
     TYPE = GroupType.CONSUMER
     STATE = ConsumerState
     STATES = ConsumerGroupState
-    SESSION = TimerKind.CONSUMER_SESSION
-    REVOCATION = TimerKind.REVOCATION
-    MEMBER_TIMERS = (TimerKind.CONSUMER_SESSION, TimerKind.REVOCATION, TimerKind.MEMBER_JOIN, TimerKind.MEMBER_SYNC)
 
     environment: ConsumerGroupEnvironment
 

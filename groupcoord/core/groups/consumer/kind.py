@@ -308,7 +308,7 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         if classic is not None:
             # A classic member has chosen its session timeout itself.
             timeout_ms = classic.session_timeout_ms
-        self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
+        self._timers.arm(group.timer(TimerKind.MEMBER_SESSION, member.metadata.member_id), now_ms + timeout_ms)
 
     def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         timer = group.timer(TimerKind.MEMBER_JOIN, member.member_id)

@@ -47,7 +47,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.core.messages.share_state import DeleteShareGroupState, InitializeShareGroupState
-from groupcoord.core.timers import TimerKind, TimerQueue
+from groupcoord.core.timers import TimerQueue
 from groupcoord.core.topics import KnownTopics
 from groupcoord.errors import ErrorCode
 
@@ -210,6 +210,8 @@ class ShareAssignment:
     member_epoch: int = NEW_MEMBER_EPOCH
     previous_member_epoch: int = NO_PREVIOUS_EPOCH
     assigned: Partitions = field(factory=dict)
+
+    is_revoking: ClassVar[bool] = False
 
     def by_topic(self) -> tuple[TopicPartitions, ...]:
         return tuple([TopicPartitions(topic_id, tuple(indexes)) for topic_id, indexes in self.assigned.items()])
@@ -401,8 +403,6 @@ class ShareGroup(ModernGroup[ShareState]):
 
     TYPE = GroupType.SHARE
     STATE = ShareState
-    SESSION = TimerKind.SHARE_SESSION
-    MEMBER_TIMERS = (TimerKind.SHARE_SESSION,)
 
     may_expire: ClassVar[bool] = False
     """Kafka keeps share groups until they are deleted."""

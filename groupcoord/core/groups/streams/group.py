@@ -44,7 +44,6 @@ from groupcoord.core.messages import (
     TaskOffset,
     TopicToCommit,
 )
-from groupcoord.core.timers import TimerKind
 from groupcoord.core.topics import KnownTopics
 
 NO_TOPOLOGY_EPOCH = -1
@@ -506,9 +505,6 @@ class StreamsGroup(CommittingGroup[StreamsState]):
     TYPE = GroupType.STREAMS
     STATE = StreamsState
     STATES = StreamsGroupState
-    SESSION = TimerKind.STREAMS_SESSION
-    REVOCATION = TimerKind.TASK_REVOCATION
-    MEMBER_TIMERS = (TimerKind.STREAMS_SESSION, TimerKind.TASK_REVOCATION)
 
     environment: StreamsGroupEnvironment
 

@@ -75,7 +75,6 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
     def __init__(self, context: HandlerContext, environment: StreamsGroupEnvironment, classic: ClassicGroups) -> None:
         super().__init__(context, environment, classic)
         self.rules = {StreamsGroupHeartbeat: self._handle_heartbeat}
-        self.timers[TimerKind.ASSIGNMENT_DELAY] = self.on_timer
         self.guest_handlers = {JoinGroup: self.join_as_guest, **self.refuse_classic_members()}
 
     # ------------------------------------------------------------ requests
