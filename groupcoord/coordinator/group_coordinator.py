@@ -344,10 +344,6 @@ class GroupCoordinator(Appending["Partition"]):
         self._fail(partition, error.error_code)
         self._settle(self.clock.now_ms())
 
-    def _fail(self, index: int, error_code: ErrorCode) -> None:
-        if (partition := self._partitions.active[index]) is not None:
-            self._stop(partition, error_code, PartitionStatus.FAILED)
-
     # ------------------------------------------------------------ life cycle
 
     def load(self, partition: int, leader_epoch: int = 0) -> None:

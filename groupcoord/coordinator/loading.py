@@ -276,6 +276,11 @@ class Appending(ABC, Generic[PartitionT]):
     def _settle(self, now_ms: int) -> None:
         """Process the appends and results that the last answer produced."""
 
-    @abstractmethod
     def _fail(self, index: int, error_code: ErrorCode) -> None:
         """Fail a log partition until it is loaded again."""
+        if (partition := self._partitions.active[index]) is not None:
+            self._stop(partition, error_code, PartitionStatus.FAILED)
+
+    @abstractmethod
+    def _stop(self, partition: PartitionT, error_code: ErrorCode, status: PartitionStatus) -> None:
+        """Stop serving a log partition, and fail what waits there."""

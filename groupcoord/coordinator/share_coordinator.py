@@ -304,16 +304,11 @@ class ShareCoordinator(Appending[StatePartition]):
         finally:
             self._is_settling = False
 
-    def _fail(self, index: int, error_code: ErrorCode) -> None:
+    def _stop(self, partition: StatePartition, error_code: ErrorCode, status: PartitionStatus) -> None:
+        self._withdraw(partition, status)
+        # Withdrawn first, so that no request reaches it any more.
         # Waiting requests fail with NOT_COORDINATOR for every error, so that their senders find the new coordinator.
-        self._stop(index, PartitionStatus.FAILED)
-
-    def _stop(self, index: int, status: PartitionStatus) -> None:
-        partition = self._partitions.active[index]
-        if partition is not None:
-            self._withdraw(partition, status)
-            # Withdrawn first, so that no request reaches it any more.
-            partition.unload(ErrorCode.NOT_COORDINATOR)
+        partition.unload(ErrorCode.NOT_COORDINATOR)
 
     # ------------------------------------------------------------ life cycle
 
@@ -341,7 +336,8 @@ class ShareCoordinator(Appending[StatePartition]):
         """Stop serving a log partition: waiting requests fail with NOT_COORDINATOR."""
         # Without an epoch, so that the next load may have any.
         self._stop_load(partition, None)
-        self._stop(partition, PartitionStatus.UNLOADED)
+        if (active := self._partitions.active[partition]) is not None:
+            self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)
         self._settle(self.clock.now_ms())
 
     def check(self) -> None:

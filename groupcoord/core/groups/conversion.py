@@ -6,6 +6,7 @@ group, and requests that may change it wait.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -66,12 +67,22 @@ class ConvertibleGroups(ModernGroups[GroupT, DraftT]):
 
     # ------------------------------------------------------------ beginning
 
-    def become_classic(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
-        """Replace an empty group by a classic one for the joining member."""
-        classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
-        # Tombstones come first: a broker that replays them must end with the new group.
-        records = [*group.tombstones(), classic.to_record({})]
-        self.begin_conversion(self.converted_class(group, joiner=Waiting(request, token)), records)
+    def join(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
+        if not group.is_empty:
+            self.join_members(group, request, token, now_ms)
+        elif request.member_id:
+            # Kafka also removes the group, but from memory alone: a restart brings it back.
+            self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        else:
+            # An empty group becomes a classic one for the joining member.
+            classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
+            # Tombstones come first: a broker that replays them must end with the new group.
+            records = [*group.tombstones(), classic.to_record({})]
+            self.begin_conversion(self.converted_class(group, joiner=Waiting(request, token)), records)
+
+    @abstractmethod
+    def join_members(self, group: GroupT, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Handle a JoinGroup for a group with members."""
 
     def begin_conversion(self, written: WhenConverted, records: Sequence[Record], held: Sequence[Reply] = ()) -> None:
         """Append a conversion; requests for the group wait, also those that waited before."""

@@ -196,26 +196,6 @@ class Wanted:
     is_limit: bool = False
 
 
-class DeliveryLimits(NamedTuple):
-    """Limits that follow from the maximum delivery count."""
-
-    count_limit: int
-
-    @property
-    def throttled_from(self) -> int:
-        """Delivery count from which records come in smaller portions."""
-        return max(2, -(-self.count_limit // 2))  # rounded up
-
-    def portion(self, size: int, count: int) -> int:
-        # Half of the batch at first, then half of that (KIP-1240).
-        return max(1, size >> (count - self.throttled_from + 1))
-
-    def is_last(self, count: int) -> bool:
-        """Return whether the next delivery of records with this count is their last."""
-        # Each record then comes alone (KIP-1240).
-        return self.count_limit > 2 and count >= self.count_limit - 1
-
-
 def divide(first: int, last: int, batches: Sequence[LogBatch], batch_size: int) -> list[tuple[int, int]]:
     """Return the ranges in which new records are acquired."""
     ranges = []

@@ -22,7 +22,6 @@ from groupcoord.core.share_partition.in_flight import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
-    DeliveryLimits,
     InFlightBatch,
     LogBatch,
     RecordState,
@@ -155,9 +154,8 @@ class SharePartition:
     ) -> list[Acquired]:
         if not batches or wanted.max_records <= 0:
             return []
-        limits, until_ms = DeliveryLimits(settings.delivery_count_limit), now_ms + settings.record_lock_duration_ms
-        locks_max = settings.partition_max_record_locks
-        acquired = _Acquisition(self, self._batches, wanted, batches, limits, locks_max, until_ms).run()
+        until_ms = now_ms + settings.record_lock_duration_ms
+        acquired = _Acquisition(self, self._batches, wanted, batches, settings, until_ms).run()
         self._next_offset = None
         self._forget_stale_locks()
         return acquired
@@ -415,8 +413,7 @@ class _Acquisition:
     _in_flight: SortedDict[int, InFlightBatch]
     _wanted: Wanted
     _batches: Sequence[LogBatch]
-    _limits: DeliveryLimits
-    _locks_max: int
+    _settings: ShareGroupSettings
     _until_ms: int
     _acquired: list[Acquired] = field(factory=list)
     _count: int = 0
@@ -442,9 +439,14 @@ class _Acquisition:
             if self._in_flight and first <= partition.end_offset:
                 self._acquire_new(first, last)  # a hole, of which not all was read
             # Holes and finished records between count for the limit, as in Kafka.
-            elif (room := self._locks_max - partition.in_flight_count) > 0:
+            elif (room := self._settings.partition_max_record_locks - partition.in_flight_count) > 0:
                 self._acquire_new(first, last, room)
         return self._acquired
+
+    @property
+    def _throttled_from(self) -> int:
+        """Delivery count from which records come in smaller portions."""
+        return max(2, -(-self._settings.delivery_count_limit // 2))  # rounded up
 
     @property
     def _left(self) -> int:
@@ -498,17 +500,18 @@ class _Acquisition:
 
     def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:
         for run in batch.runs(first, last):
-            if run.state.is_available and run.state.count >= self._limits.throttled_from:
+            if run.state.is_available and run.state.count >= self._throttled_from:
                 return run.state.count
         return None
 
     def _acquire_throttled(self, batch: InFlightBatch, first: int, last: int, count: int) -> None:
-        portion = min(self._limits.portion(batch.size, count), self._left)
+        # Half of the batch at first, then half of that (KIP-1240).
+        portion = min(max(1, batch.size >> (count - self._throttled_from + 1)), self._left)
         chosen = 0
         for run in list(batch.runs(first, last)):
             if run.state.is_available:
                 # The portion ends before a record at its last attempt, which comes alone.
-                if self._limits.is_last(run.state.count):
+                if run.state.count >= self._settings.delivery_count_limit - 1 > 1:
                     portion = chosen or 1
                     break
                 chosen += run.size

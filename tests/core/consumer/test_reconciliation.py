@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from groupcoord.core.groups.consumer.reconciliation import MemberAssignment, MemberState, Reconciliation
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 from .recorded import Record, records
@@ -36,7 +37,7 @@ def reconciled(record: Record, current: MemberAssignment) -> MemberAssignment | 
     held = epochs_of(record["partition_epochs"])
     names = {*record["member"]["topics"], *record["resolved"].get(record["member"]["regex"], ())}
     owned = record["owned"]
-    return Reconciliation(
+    reconciliation = Reconciliation(
         current,
         target_epoch=record["target_epoch"],
         target={id_of(name): partitions for name, partitions in record["target"].items()},
@@ -45,7 +46,11 @@ def reconciled(record: Record, current: MemberAssignment) -> MemberAssignment | 
         has_subscription_changed=record["subscription_changed"],
         owned=None if owned is None else {id_of(name): partitions for name, partitions in owned.items()},
         owner_epochs={(topic_id, p): epoch for topic_id, epochs in held.items() for p, epoch in epochs.items()},
-    ).result()
+    )
+    try:
+        return reconciliation.result()
+    except RefusedError as error:
+        return error.error_code
 
 
 def test_members_move_as_in_kafka() -> None:

@@ -19,6 +19,7 @@ from groupcoord.core.groups.streams.reconciliation import (
     TaskAssignment,
     TaskState,
 )
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.errors import ErrorCode
 
 DATA = Path(__file__).with_name("data")
@@ -75,14 +76,18 @@ def test_members_take_the_recorded_steps() -> None:
     different = []
     for record in records:
         current = assignment(record["member"])
-        result = Reconciliation(
+        reconciliation = Reconciliation(
             current,
             process_id="p",
             target_epoch=record["target_epoch"],
             target=held(record["target"]),
             owned=None if record["owned"] is None else held(record["owned"]),
             processes=Processes(*(by_task(record[name]) for name in ("active_at", "standby_at", "warmup_at"))),
-        ).result()
+        )
+        try:
+            result: object = reconciliation.result()
+        except RefusedError as error:
+            result = error.error_code
         is_error = isinstance(record["result"], str)
         expected = ErrorCode.FENCED_MEMBER_EPOCH if is_error else assignment(record["result"])
         if result != expected or (result is current) != record["unchanged"]:
@@ -103,7 +108,6 @@ def test_a_warm_up_task_needs_a_process_without_the_task() -> None:
         result = Reconciliation(
             TaskAssignment(), process_id="p", target_epoch=2, target=target, owned=NO_TASKS, processes=processes
         ).result()
-        assert isinstance(result, TaskAssignment)
         assert (result.assigned == target) == (result.state is TaskState.STABLE)
         return result.state
 
@@ -134,7 +138,6 @@ def test_a_task_changes_its_role_within_a_member() -> None:
         ).result()
         # Only a warm-up task waits for the release of the active task.
         is_waiting = (had, wanted) == ("active", "warmup")
-        assert isinstance(result, TaskAssignment)
         assert result.assigned.active.keys() == target.active.keys()
         assert (result.assigned.standby, result.assigned.warmup) == (
             target.standby,

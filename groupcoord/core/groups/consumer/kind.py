@@ -114,15 +114,8 @@ class ConsumerGroups(ConvertibleGroups[ConsumerGroup, ConsumerDraft]):
         else:
             super().meet_no_group(request, token, now_ms)
 
-    def join(self, group: ConsumerGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
-        # An empty group becomes a classic one for the joining member.
-        if not group.is_empty:
-            self.take_or_wait(group, request, token, now_ms)
-        elif request.member_id:
-            # Kafka also removes the group, but from memory alone: a restart brings it back.
-            self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-        else:
-            self.become_classic(group, request, token, now_ms)
+    def join_members(self, group: ConsumerGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
+        self.take_or_wait(group, request, token, now_ms)
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         self.take_or_wait(self._groups[request.group_id], request, token, now_ms)

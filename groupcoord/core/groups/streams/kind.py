@@ -101,16 +101,8 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
         written = WhenStreamsGroupConverted(classic, draft.events, None, self.take_delay(group))
         self.begin_conversion(written, [*classic.tombstones(), *draft.records], (Reply(token, response),))
 
-    def join(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
-        # An empty group becomes a classic one for the joining member.
-        if not group.is_empty:
-            error_code, member_id = ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""
-        elif request.member_id:
-            error_code, member_id = ErrorCode.UNKNOWN_MEMBER_ID, request.member_id
-        else:
-            self.become_classic(group, request, token, now_ms)
-            return
-        self._context.effects.reply(token, JoinGroupResponse(error_code, member_id))
+    def join_members(self, group: StreamsGroup, request: JoinGroup, token: Token, now_ms: int) -> None:
+        self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
     def _handle_heartbeat(
         self, group: StreamsGroup, draft: StreamsDraft, request: StreamsGroupHeartbeat, now_ms: int
