@@ -61,40 +61,28 @@ class Observer:
         self.append_failures: dict[int, AppendFailures] = {}
         self._open_rebalances: dict[str, OpenRebalance] = {}
 
+    def _add(self, event: Callable[..., Event], group: Any, now_ms: int, *facts: Any) -> None:
+        if self.events is not None:
+            self.events.append(event(group.group_id, now_ms, *facts))
+
     def member_added(self, group: GroupMetadata, member: MemberMetadata, now_ms: int) -> None:
         if self.events is not None:
-            self.events.append(
-                MemberAdded(
-                    group.group_id,
-                    now_ms,
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.client_host,
-                )
-            )
+            sender = member.client_id, member.client_host
+            self._add(MemberAdded, group, now_ms, member.member_id, member.group_instance_id, *sender)
 
     def member_removed(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
         if cause is Cause.SESSION_EXPIRY:
             self.counters.session_expirations += 1
-        if self.events is not None:
-            self.events.append(MemberRemoved(group.group_id, now_ms, member.member_id, member.group_instance_id, cause))
+        self._add(MemberRemoved, group, now_ms, member.member_id, member.group_instance_id, cause)
 
     def member_replaced(self, group: GroupMetadata, old_member_id: str, member: MemberMetadata, now_ms: int) -> None:
-        if self.events is not None:
-            self.events.append(
-                MemberReplaced(group.group_id, now_ms, old_member_id, member.member_id, member.group_instance_id)
-            )
+        self._add(MemberReplaced, group, now_ms, old_member_id, member.member_id, member.group_instance_id)
 
     def members_assigned(self, group: GroupMetadata, now_ms: int) -> None:
         if self.events is not None:
-            self.events += [
-                MemberAssigned(
-                    *(group.group_id, now_ms, member_id, member.group_instance_id),
-                    *(group.generation_id, member.assignment),
-                )
-                for member_id, member in group.members.items()
-            ]
+            for member_id, member in group.members.items():
+                assigned = group.generation_id, member.assignment
+                self._add(MemberAssigned, group, now_ms, member_id, member.group_instance_id, *assigned)
 
     def assignments_changed(
         self, before: ModernGroupState[Any, Any] | None, after: ModernGroupState[Any, Any], now_ms: int
@@ -111,12 +99,8 @@ class Observer:
             )
             # A static member that left temporarily keeps its assignment, and has no process to notify.
             if not (is_same or member.has_left):
-                self.events.append(
-                    MemberAssigned(
-                        *(after.group_id, now_ms, member_id, member.metadata.instance_id),
-                        *(assignment.member_epoch, assignment.by_topic()),
-                    )
-                )
+                assigned = assignment.member_epoch, assignment.by_topic()
+                self._add(MemberAssigned, after, now_ms, member_id, member.metadata.instance_id, *assigned)
 
     def rebalance_started(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> None:
         if self.events is not None:
@@ -199,5 +183,4 @@ class Observer:
 
     def group_removed(self, group: Group, cause: Cause, now_ms: int) -> None:
         self._open_rebalances.pop(group.group_id, None)
-        if self.events is not None:
-            self.events.append(GroupRemoved(group.group_id, now_ms, cause))
+        self._add(GroupRemoved, group, now_ms, cause)
