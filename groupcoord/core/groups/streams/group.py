@@ -20,7 +20,6 @@ from groupcoord.core.groups.streams.assignors import MemberTasks, Task, TaskAssi
 from groupcoord.core.groups.streams.reconciliation import STATES_BY_NUMBER, HeldTasks, TaskAssignment, TaskState
 from groupcoord.core.groups.streams.records import (
     AssignedTaskIds,
-    KeyValue,
     StreamsGroupCurrentMemberAssignmentRecord,
     StreamsGroupMemberMetadataRecord,
     StreamsGroupMetadataRecord,
@@ -75,9 +74,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
     """Durable state of one streams group.
 
     Attributes:
-        validated_topology_epoch: the topology's epoch if its topics were valid at the group's epoch, otherwise -1.
-        described_topology_epochs: topologies with a description that a plugin has stored, and failed to store
-            (KIP-1331).
+        group_record: the record of the group's epoch, or one without settings.
         active, standby, warmup: task → the processes that have it in this role or have not released it.
     """
 
@@ -95,9 +92,7 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
-        self.assignment_configs: tuple[KeyValue, ...] = ()
-        self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
+        self.group_record = StreamsGroupMetadataRecord(group_id, self.epoch)
         self.topology: StreamsGroupTopologyRecord | None = None
         self.active: MutableMapping[Task, Holders] = {}
         self.standby: MutableMapping[Task, Holders] = {}
@@ -107,18 +102,11 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     def _apply_group(self, record: StreamsGroupMetadataRecord) -> None:
         super()._apply_group(record)
-        self.validated_topology_epoch = record.validated_topology_epoch
-        self.assignment_configs = record.last_assignment_configs or ()
-        self.described_topology_epochs = (
-            record.stored_description_topology_epoch,
-            record.failed_description_topology_epoch,
-        )
+        self.group_record = record
 
     def _forget_group(self, name: str) -> None:
         super()._forget_group(name)
-        self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
-        self.assignment_configs = ()
-        self.described_topology_epochs = (NO_TOPOLOGY_EPOCH, NO_TOPOLOGY_EPOCH)
+        self.group_record = StreamsGroupMetadataRecord(self.group_id, self.epoch)
 
     def _target_of(self, record: StreamsGroupTargetAssignmentMemberRecord) -> MemberTasks:
         return MemberTasks(
@@ -238,12 +226,12 @@ class StreamsState(ModernGroupState[StreamsMember, MemberTasks]):
 
     @property
     def standby_replicas(self) -> int:
-        return int(dict(self.assignment_configs).get(NUM_STANDBY_REPLICAS, "0"))
+        return int(dict(self.group_record.last_assignment_configs or ()).get(NUM_STANDBY_REPLICAS, "0"))
 
     @property
     def is_ready(self) -> bool:
         """True if there is a topology with valid topics at the group's epoch."""
-        return self.topology is not None and self.topology.epoch == self.validated_topology_epoch
+        return self.topology is not None and self.topology.epoch == self.group_record.validated_topology_epoch
 
     @property
     def is_at_rest(self) -> bool:
@@ -317,14 +305,15 @@ class StreamsDraft(Draft[StreamsState]):
     __slots__ = ()
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> StreamsGroupMetadataRecord:
-        state = self.state
+        known = self.state.group_record
         return StreamsGroupMetadataRecord(
-            state.group_id,
+            known.group_id,
             epoch,
             metadata_hash,
-            state.validated_topology_epoch,
-            state.assignment_configs,
-            *state.described_topology_epochs,
+            known.validated_topology_epoch,
+            known.last_assignment_configs or (),
+            known.stored_description_topology_epoch,
+            known.failed_description_topology_epoch,
         )
 
 

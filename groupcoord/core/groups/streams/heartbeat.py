@@ -216,7 +216,8 @@ def handle_heartbeat(
         metadata_hash,
         validated_epoch,
         assignment_configs(state.group_id, group.environment),
-        *state.described_topology_epochs,
+        state.group_record.stored_description_topology_epoch,
+        state.group_record.failed_description_topology_epoch,
     )
     goes_by_log = _write_epoch(group, draft, before, epoch_record, bumps=bumps)
     member = StreamsMember(metadata, before.assignment)
