@@ -334,15 +334,13 @@ class StateChange:
     """Query to the share coordinator, sent after the group has written its intention.
 
     Attributes:
-        is_awaited: a response waits for it.
-        token: of the waiting request; None without one, or after its timeout.
-        response: its response on success.
+        response: the response on success of the request that waits for it, if any.
+        token: of that request; None after its timeout.
     """
 
     request: StateRequest
-    is_awaited: bool = False
-    token: Token = None
     response: AwaitedResponse | None = None
+    token: Token = None
     deletion: Deletion | None = None
 
     def parked_tokens(self) -> list[Token]:

@@ -9,12 +9,10 @@ from typing import cast
 from uuid import UUID
 
 from groupcoord.core.events import Cause
-from groupcoord.core.fast_construct import frozen
 from groupcoord.core.groups.base.kind import ModernGroups, WhenDrafted
 from groupcoord.core.groups.base.state import find_member
 from groupcoord.core.groups.group import Deletion, Group
 from groupcoord.core.groups.share.group import (
-    AwaitedResponse,
     ShareDraft,
     ShareGroup,
     ShareGroupEnvironment,
@@ -22,7 +20,6 @@ from groupcoord.core.groups.share.group import (
 )
 from groupcoord.core.groups.share.heartbeat import handle_heartbeat
 from groupcoord.core.groups.share.offsets import (
-    ErrorCodes,
     OffsetsToDescribe,
     altered,
     deleted_topics,
@@ -63,21 +60,6 @@ from groupcoord.core.timers import NEVER_MS
 from groupcoord.errors import ErrorCode
 
 
-@frozen
-class TopicGone:
-    """Deleted topic."""
-
-    topic_id: UUID
-
-
-@frozen
-class StateChanged:
-    """Result of a query to the share coordinator."""
-
-    change: StateChange
-    error_codes: ErrorCodes
-
-
 def steady_until_ms(group: ShareGroup, environment: ShareGroupEnvironment) -> int:
     """Return the last millisecond before a heartbeat retries to initialize states."""
     if not group.state.state_partitions.initializing:
@@ -111,8 +93,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
             ShareGroupHeartbeat: self._handle_heartbeat,
             AlterShareGroupOffsets: lambda _, draft, request, __: draft_alteration(draft, request, environment.topics),
             DeleteShareGroupOffsets: lambda _, draft, request, __: draft_deletion(draft, request, environment.topics),
-            StateChanged: self._take_state_change,
-            TopicGone: self._take_topic_gone,
+            ShareCoordinatorAnswered: self._take_state_change,
+            UUID: self._take_topic_gone,
         }
         self.handlers |= {
             AlterShareGroupOffsets: self.change_offsets,
@@ -178,9 +160,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         """Hold a response until the draft is durable, or until the share coordinator has answered its change."""
         change = draft.changes[-1] if draft.changes else None
         # Alterations and deletions are answered with the share coordinator's results.
-        if change is not None and change.is_awaited and change.response is None:
-            assert isinstance(response, AwaitedResponse)
-            change.token, change.response = token, response
+        if change is not None and change.response is response:
+            change.token = token
         else:
             super().hold(draft, token, response)
 
@@ -221,11 +202,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         if not isinstance(group, ShareGroup) or change not in group.changes:
             return
         group.changes.remove(change)
-        changed = StateChanged(change, answer.error_codes())
         if change.deletion is not None:
-            change.deletion.go_on(group.group_id, first_error(changed.error_codes))
+            change.deletion.go_on(group.group_id, first_error(answer.error_codes()))
         else:
-            self.answered(group, changed, now_ms)
+            self.answered(group, answer, now_ms)
 
     def _take_summaries(self, answer: ShareCoordinatorAnswered, purpose: OffsetsToDescribe) -> None:
         if purpose not in self.describing:
@@ -242,15 +222,17 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         described = described_offsets(purpose, summaries, answer.latest_offsets)
         self._context.effects.reply(purpose.token, described)
 
-    def _take_topic_gone(self, group: ShareGroup, draft: ShareDraft, gone: TopicGone, now_ms: int) -> None:
+    def _take_topic_gone(self, group: ShareGroup, draft: ShareDraft, topic_id: UUID, now_ms: int) -> None:
         known = draft.state.state_partitions
-        left = known.without_topics((gone.topic_id,))
+        left = known.without_topics((topic_id,))
         if left != known:
             draft.write(left.to_record(group.group_id))
 
-    def _take_state_change(self, group: ShareGroup, draft: ShareDraft, answer: StateChanged, now_ms: int) -> None:
+    def _take_state_change(
+        self, group: ShareGroup, draft: ShareDraft, answer: ShareCoordinatorAnswered, now_ms: int
+    ) -> None:
         known = draft.state.state_partitions
-        change, error_codes = answer.change, answer.error_codes
+        change, error_codes = answer.question.purpose, answer.error_codes()
         response = change.response
         if isinstance(change.request, InitializeShareGroupState):
             partitions = partitions_of(change.request)
@@ -274,16 +256,15 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         """Remove a deleted topic from all groups in one write (Kafka 4.4), or after a group's write in flight."""
         records: list[Record] = []
         drafted: list[ShareGroup] = []
-        gone = TopicGone(topic_id)
         for group in self._groups.values():
             if not isinstance(group, ShareGroup):
                 continue
             if group.writing is not None:
                 # Its draft may begin to initialize the topic.
-                group.answers.append(gone)
+                group.answers.append(topic_id)
                 continue
             draft = ShareDraft(group.state)
-            self._take_topic_gone(group, draft, gone, now_ms)
+            self._take_topic_gone(group, draft, topic_id, now_ms)
             if draft.records:
                 group.writing = draft
                 records += draft.records

@@ -159,6 +159,7 @@ def draft_alteration(
             partitions[topic.topic_id] = frozenset(known)
             if known:
                 offsets.setdefault(topic.topic_id, {}).update(known)
+    response = AlterShareGroupOffsetsResponse(responses=tuple(responses))
     if partitions:  # also without a known partition: Kafka writes the topic, empty
         draft.write(state.state_partitions.begin(partitions, topics.resolver.topic_name).to_record(state.group_id))
     if offsets:
@@ -169,8 +170,8 @@ def draft_alteration(
             for topic_id, wanted in offsets.items()
         ]
         asked = InitializeShareGroupState(state.group_id, tuple(to_initialize))
-        draft.changes.append(StateChange(asked, is_awaited=True))
-    return AlterShareGroupOffsetsResponse(responses=tuple(responses))
+        draft.changes.append(StateChange(asked, response))
+    return response
 
 
 def altered(response: AlterShareGroupOffsetsResponse, error_codes: ErrorCodes) -> AlterShareGroupOffsetsResponse:
@@ -221,9 +222,10 @@ def draft_deletion(
     deleting = evolve(_deleting(known, partitions, topics), initializing=known.initializing)
     # Also without any topic to delete, as in Kafka.
     draft.write(deleting.to_record(state.group_id))
+    response = DeleteShareGroupOffsetsResponse(responses=tuple(responses))
     if partitions:
-        draft.changes.append(StateChange(_delete_request(state.group_id, partitions), is_awaited=True))
-    return DeleteShareGroupOffsetsResponse(responses=tuple(responses))
+        draft.changes.append(StateChange(_delete_request(state.group_id, partitions), response))
+    return response
 
 
 def forgotten(response: DeleteShareGroupOffsetsResponse, error_codes: ErrorCodes) -> DeleteShareGroupOffsetsResponse:
