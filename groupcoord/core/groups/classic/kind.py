@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from attrs import evolve
 
@@ -19,7 +18,7 @@ from groupcoord.core.groups.classic.rebalance import (
     WhenReplaced,
 )
 from groupcoord.core.groups.group import Group, allows_session_timeout, why_not_found
-from groupcoord.core.handler_context import GroupKind, HandlerContext
+from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.log_partition import Append
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY
 from groupcoord.core.messages import (
@@ -49,7 +48,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 
 
-class ClassicGroups(GroupKind):
+class ClassicGroups(Rebalance):
     """Handlers of classic groups."""
 
     group_class = GroupMetadata
@@ -57,12 +56,7 @@ class ClassicGroups(GroupKind):
     record_types = frozenset({CLASSIC_GROUP_KEY[0]})
 
     def __init__(self, context: HandlerContext) -> None:
-        self._context = context
-        self._config = context.config
-        self._effects = context.effects
-        self._groups = cast(dict[str, GroupMetadata], context.groups)
-        self._timers = context.timers
-        self.rebalance = rebalance = Rebalance(context)
+        super().__init__(context)
         self.handlers = {
             JoinGroup: self.join,
             SyncGroup: self.sync,
@@ -72,9 +66,9 @@ class ClassicGroups(GroupKind):
         # Requests of other protocols convert the group or fail in handlers of their type.
         self.guest_handlers = {}
         self._timer_handlers = {
-            TimerKind.SESSION: rebalance.on_session_timer,
-            TimerKind.JOIN: rebalance.on_join_timer,
-            TimerKind.SYNC: rebalance.on_sync_timer,
+            TimerKind.SESSION: self.on_session_timer,
+            TimerKind.JOIN: self.on_join_timer,
+            TimerKind.SYNC: self.on_sync_timer,
         }
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
@@ -145,7 +139,7 @@ class ClassicGroups(GroupKind):
         member = group.members.get(member_id)
         if member is not None:
             # As in Kafka 4 this does not complete the join phase; its timer or the next event does.
-            self.rebalance.remove_member(group, member, Cause.GROUP_FULL, now_ms)
+            self.remove_member(group, member, Cause.GROUP_FULL, now_ms)
 
     def _join_new(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         instance_id = request.group_instance_id
@@ -188,7 +182,7 @@ class ClassicGroups(GroupKind):
         # No session before the generation is formed: clients with a waiting join send no heartbeats (KAFKA-7610).
         self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._context.observer.member_added(group, member, now_ms)
-        self.rebalance.start_or_complete(group, Trigger(Cause.JOIN, member_id), now_ms)
+        self.start_or_complete(group, Trigger(Cause.JOIN, member_id), now_ms)
 
     def _rejoin(
         self, group: GroupMetadata, member: MemberMetadata, request: JoinGroup, token: Token, now_ms: int
@@ -201,7 +195,7 @@ class ClassicGroups(GroupKind):
         ):
             # The response to its last join was lost; only a leader that rejoins a stable group wants a rebalance.
             # A waiting sync of the member stays, and is answered with the assignments.
-            self._effects.reply(token, self.rebalance.joined_response(group, member))
+            self._effects.reply(token, self.joined_response(group, member))
             return
         # Also for unchanged protocols, since the timeouts may differ (KAFKA-14009).
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -209,7 +203,7 @@ class ClassicGroups(GroupKind):
         if replaced is not None:
             self._effects.reply(replaced.token, None)  # Kafka never answers a join that another one replaces
         cause = Cause.LEADER_REJOIN if is_unchanged else Cause.METADATA_CHANGE
-        self.rebalance.start_or_complete(group, Trigger(cause, member.member_id), now_ms)
+        self.start_or_complete(group, Trigger(cause, member.member_id), now_ms)
 
     # ------------------------------------------------------------ SyncGroup
 
@@ -238,10 +232,10 @@ class ClassicGroups(GroupKind):
             self._effects.reply(token, SyncGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS))
         else:
             # A waiting sync counts: the sync timer removes only members without one (KAFKA-12890).
-            self.rebalance.synced(group, member)
+            self.synced(group, member)
             if group.state is GroupState.STABLE:
                 # Kafka 4 renews no session here.
-                self._effects.reply(token, self.rebalance.synced_response(group, member))
+                self._effects.reply(token, self.synced_response(group, member))
             else:
                 self._park_sync(group, member, request, token)
 
@@ -302,9 +296,9 @@ class ClassicGroups(GroupKind):
             # Kafka 4 starts a rebalance also if only a pending id left.
             # An Empty group stays Empty after a pending id has left it.
             if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
-                emptied = self.rebalance.start(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
+                emptied = self.start_rebalance(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
             else:
-                emptied = self.rebalance.complete_if_joined(group, now_ms)
+                emptied = self.complete_if_joined(group, now_ms)
         # The response of the last leave waits for the record of the Empty group, as in Kafka 4.
         if emptied is None:
             self._effects.reply(token, response)
@@ -323,7 +317,7 @@ class ClassicGroups(GroupKind):
         member = group.identify(member_id, instance_id)
         if isinstance(member, ErrorCode):
             return member
-        self.rebalance.remove_member(group, member, Cause.LEAVE, now_ms)
+        self.remove_member(group, member, Cause.LEAVE, now_ms)
         return ErrorCode.NONE
 
     # ------------------------------------------------------------ replacement of static members
@@ -354,7 +348,7 @@ class ClassicGroups(GroupKind):
             self._context.writer.begin([group.to_record(assignments)], written)
         else:
             # In CompletingRebalance the leader's assignment names the old id, so all members rejoin (KAFKA-9801).
-            self.rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
+            self.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
     def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
         """Change a member's id and renew its session; requests that wait under the old id are fenced."""
@@ -370,7 +364,7 @@ class ClassicGroups(GroupKind):
         member.is_new = False
         self._timers.cancel(member.session_timer)
         member.session_timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
-        self.rebalance.renew_session(member, now_ms)
+        self.renew_session(member, now_ms)
 
     def answer_replacement(self, written: WhenReplaced, now_ms: int) -> None:
         group = written.group
@@ -382,7 +376,7 @@ class ClassicGroups(GroupKind):
         if join is None:
             # The join was answered after the append timeout; a later replacement may have restored the id.
             return
-        response = self.rebalance.joined_response(group, member)
+        response = self.joined_response(group, member)
         if not join.supports_skip_assignment:
             # Older clients would assign again as leader, so they get the leader's old id (KIP-814).
             response = evolve(response, leader=written.former.leader, members=())
@@ -441,7 +435,7 @@ class ClassicGroups(GroupKind):
         assert isinstance(group, GroupMetadata)
         if group.is_empty or group.state not in CAN_REBALANCE:
             return False
-        self.rebalance.start(group, Trigger(Cause.LEADER_REJOIN), now_ms)
+        self.start_rebalance(group, Trigger(Cause.LEADER_REJOIN), now_ms)
         return True
 
     def load(self, group_id: str, now_ms: int) -> None:
@@ -449,7 +443,7 @@ class ClassicGroups(GroupKind):
         self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
         # A lowered limit shrinks a loaded group by a rebalance, and the first to rejoin stay (KAFKA-7641).
         if len(group.members) > self._context.config.group_max_size:
-            self.rebalance.start(group, Trigger(Cause.LOAD), now_ms)
+            self.start_rebalance(group, Trigger(Cause.LOAD), now_ms)
 
     def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
         record = self._context.writer.hard.classic_record(group_id)
@@ -461,7 +455,7 @@ class ClassicGroups(GroupKind):
         self._context.groups[group_id] = group
         for member in group.members.values():
             # The log has no heartbeats, so all sessions start with the load.
-            self.rebalance.renew_session(member, now_ms)
+            self.renew_session(member, now_ms)
         return group
 
     def go_on(
@@ -477,7 +471,7 @@ class ClassicGroups(GroupKind):
             # The record has only the chosen protocol; members offered more.
             group.update(member, supported, member.rebalance_timeout_ms, member.session_timeout_ms)
         if trigger is not None:
-            self.rebalance.start(group, trigger, now_ms)
+            self.start_rebalance(group, trigger, now_ms)
 
 
 def _differs(given: str | None, current: str | None) -> bool:

@@ -11,7 +11,7 @@ from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.groups.classic.group import GroupMetadata, GroupState, MemberMetadata
 from groupcoord.core.groups.group import Group
-from groupcoord.core.handler_context import HandlerContext
+from groupcoord.core.handler_context import GroupKind, HandlerContext
 from groupcoord.core.log.log_partition import Append, Continuation
 from groupcoord.core.messages import JoinGroupResponse, JoinProtocol, SyncGroupResponse
 from groupcoord.core.timers import TimerKey
@@ -36,10 +36,10 @@ class WhenAssigned(WhenGroupWritten):
     assignments: dict[str, bytes]
 
     def on_durable(self, context: HandlerContext, now_ms: int) -> None:
-        context.kinds[GroupMetadata].rebalance.assign(self, now_ms)
+        context.kinds[GroupMetadata].assign(self, now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
-        context.kinds[GroupMetadata].rebalance.fail_assignment(self, error_code, now_ms)
+        context.kinds[GroupMetadata].fail_assignment(self, error_code, now_ms)
 
     # Members rejoin after the timeout; a late success then finds another state.
     on_overdue = on_refused
@@ -77,12 +77,11 @@ class WhenReplaced(WhenGroupWritten):
 CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
 
 
-class Rebalance:
-    """Moves the groups of one log partition through their generations."""
-
-    __slots__ = ("_config", "_effects", "_groups", "_observer", "_timers", "_writer")
+class Rebalance(GroupKind):
+    """Rebalances of the classic groups of one log partition: the base of their handlers."""
 
     def __init__(self, context: HandlerContext) -> None:
+        self._context = context
         self._observer = context.observer
         self._config = context.config
         self._effects = context.effects
@@ -95,10 +94,10 @@ class Rebalance:
     def start_or_complete(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
         """Start a rebalance after a change of members, or complete a join phase that all have joined."""
         if group.state in CAN_REBALANCE:
-            return self.start(group, trigger, now_ms)
+            return self.start_rebalance(group, trigger, now_ms)
         return self.complete_if_joined(group, now_ms)
 
-    def start(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
+    def start_rebalance(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
         """Move to PreparingRebalance and wait for joins; return the record of a group that became Empty, if it did."""
         self._observer.rebalance_started(group, trigger, now_ms)
         if group.state is GroupState.COMPLETING_REBALANCE:
@@ -226,7 +225,7 @@ class Rebalance:
         # A refused write of an ended generation concerns no member.
         if self._still_waits(written):
             self.reset_assignments(written.group, error_code, now_ms)
-            self.start(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)
+            self.start_rebalance(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)
 
     def _still_waits(self, written: WhenAssigned) -> bool:
         group = written.group
@@ -253,7 +252,7 @@ class Rebalance:
         # Kafka removes late members, also static ones and the leader, and rebalances (KAFKA-12890).
         for member in late:
             self.remove_member(group, member, Cause.SYNC_TIMEOUT, now_ms)
-        self.start(group, Trigger(Cause.SYNC_TIMEOUT, late[0].member_id if late else ""), now_ms)
+        self.start_rebalance(group, Trigger(Cause.SYNC_TIMEOUT, late[0].member_id if late else ""), now_ms)
 
     # ------------------------------------------------------------ sessions
 
@@ -276,7 +275,7 @@ class Rebalance:
         elif group.state is not GroupState.PREPARING_REBALANCE:
             return
         if group.state is not GroupState.PREPARING_REBALANCE:
-            self.start(group, Trigger(Cause.SESSION_EXPIRY, member_id), now_ms)
+            self.start_rebalance(group, Trigger(Cause.SESSION_EXPIRY, member_id), now_ms)
         elif group.all_joined:
             # Unlike every other way to end the join phase, Kafka's expiry does not spare the initial rebalance.
             self.complete_join(group, now_ms)
