@@ -326,11 +326,8 @@ class Coordinator:
 
 def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
     """Yield the effective timers of a group, with their members."""
-    if isinstance(group, ShareGroup):
-        for member_id in group.state.members:
-            yield TimerKind.MEMBER_SESSION, member_id
-        return
-    if isinstance(group, StreamsGroup):
+    if isinstance(group, ShareGroup | StreamsGroup):
+        # Share groups arm sessions only.
         yield TimerKind.ASSIGNMENT_DELAY, ""
         for member_id in group.state.members:
             yield TimerKind.MEMBER_SESSION, member_id
