@@ -107,12 +107,12 @@ class Partition(LogPartition):
     # ------------------------------------------------------------ time
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
-        # A write that ends or converts the group makes its timers void.
-        if key.group_id in self._writings:
-            self._writings[key.group_id].overdue.append(key)
-            return
+        # First those of the log partition, which have the empty group id.
         if key.kind in self._timer_handlers:
             self._timer_handlers[key.kind](key, now_ms)
+        # A write that ends or converts the group makes its timers void.
+        elif key.group_id in self._writings:
+            self._writings[key.group_id].overdue.append(key)
         # Timers are cancelled with their group.
         elif (group := self._context.groups.get(key.group_id)) is not None:
             self._context.kinds[type(group)].on_timer(key, now_ms)

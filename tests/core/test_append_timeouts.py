@@ -11,6 +11,9 @@ from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
+    DeletedGroup,
+    DeleteGroups,
+    DeleteGroupsResponse,
     LeaveGroupResponse,
     OffsetCommitResponse,
     OffsetDelete,
@@ -96,6 +99,11 @@ WAITING: list[tuple[str, Callable[[Group], Sent], object]] = [
         OffsetDeleteResponse(UNAVAILABLE),
     ),
     (
+        "deletion of the group without a name",
+        lambda group: group.driver.submit(DeleteGroups(("",))),
+        DeleteGroupsResponse((DeletedGroup("", UNAVAILABLE),)),
+    ),
+    (
         "marker",
         lambda group: group.driver.submit(CompleteTransaction(0, 9, 0, True)),
         CompleteTransactionResponse(ErrorCode.REQUEST_TIMED_OUT),
@@ -107,6 +115,7 @@ WAITING: list[tuple[str, Callable[[Group], Sent], object]] = [
 def busy(driver: Driver, group: Group) -> Group:
     """A group of a and b in generation 1 with a transaction, and a simple group with an offset."""
     simple(group).commit(1)
+    Group(driver, "").commit(1)
     transactional(group)
     group.generation_of("a", "b")
     driver.write()

@@ -86,7 +86,8 @@ class WhenDeleted(Continuation):
         context.observer.offsets_removed(self.offset_count, self.cause)
         for group in self.groups:
             context.end(group, self.cause, now_ms)
-        context.end_writings(self.groups, now_ms)
+        if self.groups:
+            context.end_writings(self.groups, now_ms)
 
     def on_refused(self, context: HandlerContext, error_code: ErrorCode, now_ms: int) -> None:
         for group in self.groups:
