@@ -16,15 +16,11 @@ from groupcoord.core.groups.streams.records import (
     Subtopology,
     TopicInfo,
 )
-from groupcoord.core.groups.streams.topology import (
-    TASKS_MAX,
-    BrokenTopologyError,
-    InvalidTopologyError,
-    configure,
-)
+from groupcoord.core.groups.streams.topology import TASKS_MAX, configure
+from groupcoord.core.messages.request import RefusedError
 
 DATA = Path(__file__).with_name("data")
-NONE, STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR = 0, 130, -1
+NONE = 0
 
 
 def topic_info(fields: list[Any]) -> TopicInfo:
@@ -57,10 +53,8 @@ def answer(record: dict[str, Any]) -> dict[str, Any]:
     """Return what we make of a recorded topology, in the recorded form."""
     try:
         configured = configure(topology_of(record), record["topics"])
-    except InvalidTopologyError:
-        return {"error": STREAMS_INVALID_TOPOLOGY, "status": [], "wanted": {}, "tasks": {}}
-    except BrokenTopologyError:
-        return {"error": UNKNOWN_SERVER_ERROR, "status": [], "wanted": {}, "tasks": {}}
+    except RefusedError as error:
+        return {"error": error.error_code, "status": [], "wanted": {}, "tasks": {}}
     subtopologies = configured.subtopologies or {}
     return {
         "error": NONE,
@@ -84,7 +78,7 @@ def test_topologies_come_to_what_kafka_made_of_them() -> None:
 
 def test_two_subtopologies_can_not_have_the_same_id() -> None:
     """Kafka fails over it (UNKNOWN_SERVER_ERROR)."""
-    with pytest.raises(BrokenTopologyError):
+    with pytest.raises(RefusedError, match="UNKNOWN_SERVER_ERROR"):
         configure(StreamsGroupTopologyRecord("g", 0, (Subtopology("0", ("t",)),) * 2), {"t": 1})
 
 
@@ -115,5 +109,5 @@ def _topology(*subtopologies: Subtopology) -> StreamsGroupTopologyRecord:
 def test_topologies_are_no_larger_than_can_be_assigned() -> None:
     parts = [Subtopology(str(number), ("a",)) for number in range(TASKS_MAX // 100)]
     assert configure(_topology(*parts), {"a": 100}).is_ready
-    with pytest.raises(InvalidTopologyError, match="more than"):
+    with pytest.raises(RefusedError, match="more than"):
         configure(_topology(*parts, Subtopology("one more", ("a",))), {"a": 100})

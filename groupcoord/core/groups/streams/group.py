@@ -43,7 +43,9 @@ from groupcoord.core.messages import (
     TaskOffset,
     TopicToCommit,
 )
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.topics import KnownTopics
+from groupcoord.errors import ErrorCode
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -317,10 +319,6 @@ class StreamsDraft(Draft[StreamsState]):
         )
 
 
-class EndpointError(Exception):
-    """Topics or subtopologies of an endpoint's tasks are missing: Kafka's request fails."""
-
-
 class Endpoints:
     """Cached endpoint information, valid as long as member and topology stay the same."""
 
@@ -333,7 +331,7 @@ class Endpoints:
         """Return the partitions of tasks, warm-up tasks included, for each member with an endpoint.
 
         Raises:
-            EndpointError: topics are missing.
+            RefusedError: UNKNOWN_SERVER_ERROR if topics or subtopologies of a task are missing.
         """
         found = {
             member.member_id: self._entry(member, configured, topics)
@@ -362,17 +360,17 @@ def _partitions(
     tasks: Iterable[Task], configured: ConfiguredTopology, topics: KnownTopics
 ) -> tuple[NamedTopicPartitions, ...]:
     if configured.subtopologies is None:
-        raise EndpointError
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     found = []
     for subtopology_id, partitions in by_subtopology(tasks):
         subtopology = configured.subtopologies.get(subtopology_id)
         if subtopology is None:
-            raise EndpointError
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
         names = subtopology.subtopology.read_topics
         existing = topics.existing(names)
         for name in names:
             if name not in existing:
-                raise EndpointError
+                raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
             # A topic may have fewer partitions than its subtopology has tasks.
             there = tuple(number for number in partitions if number < existing[name].partition_count)
             if there:

@@ -47,9 +47,7 @@ from groupcoord.core.groups.streams.records import (
     Subtopology,
 )
 from groupcoord.core.groups.streams.topology import (
-    BrokenTopologyError,
     ConfiguredTopology,
-    InvalidTopologyError,
     configure,
 )
 from groupcoord.core.javacompat import hash_map_order, timeline_map_order
@@ -375,12 +373,7 @@ def _look_at_topics(
     metadata_hash = topics.metadata_hash(names)
     if memory.configured is None or is_new or metadata_hash != state.metadata_hash:
         existing = {name: topic.partition_count for name, topic in topics.existing(names).items()}
-        try:
-            memory.configured = configure(topology, existing)
-        except InvalidTopologyError as error:
-            raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, str(error)) from None
-        except BrokenTopologyError:
-            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        memory.configured = configure(topology, existing)
     return memory.configured, metadata_hash
 
 

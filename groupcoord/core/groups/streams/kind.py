@@ -11,7 +11,6 @@ from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.conversion import ConvertibleGroups, WhenConverted
 from groupcoord.core.groups.streams.group import (
-    EndpointError,
     StreamsDraft,
     StreamsGroup,
     StreamsGroupEnvironment,
@@ -148,11 +147,11 @@ class StreamsGroups(ConvertibleGroups[StreamsGroup, StreamsDraft]):
         if memory.endpoint_epoch != request.endpoint_information_epoch:
             try:
                 endpoints = memory.endpoints.partitions(draft.state.members, step.configured, self._environment.topics)
-            except EndpointError:
+            except RefusedError:
                 # Kafka has set the revocation timer by now, although this heartbeat fails and is not written.
                 if member_id in group.state.members and step.member.assignment != step.before.assignment:
                     self.follow_assignment(group, step.member, now_ms)
-                raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+                raise
         self.looked_at_topics(group)
         return StreamsGroupHeartbeatResponse(
             ErrorCode.NONE,

@@ -18,8 +18,9 @@ from groupcoord.core.fast_construct import define, frozen, plain_members
 from groupcoord.core.groups.streams.records import StreamsGroupTopologyRecord, Subtopology, TopicInfo
 from groupcoord.core.host_queries import InternalTopic, InternalTopicsCreated
 from groupcoord.core.javacompat import hash_map_order, string_sort_key
+from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.router.authorization import Operation, Permissions
-from groupcoord.errors import GroupcoordError
+from groupcoord.errors import ErrorCode
 
 NAMED_TOPICS = 3
 """Maximum number of topic names in a message; the others are counted."""
@@ -46,14 +47,6 @@ class TopicProblem:
 
     kind: TopicProblemKind
     detail: str
-
-
-class InvalidTopologyError(GroupcoordError):
-    """No tasks can be derived from a topology, or too many: STREAMS_INVALID_TOPOLOGY."""
-
-
-class BrokenTopologyError(GroupcoordError):
-    """A topology contradicts itself where Kafka has no check: UNKNOWN_SERVER_ERROR."""
 
 
 @frozen
@@ -96,12 +89,12 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
     """Return the topology configured by the partition counts of existing topics.
 
     Raises:
-        InvalidTopologyError: partition counts can't be derived, or there are too many tasks.
-        BrokenTopologyError: two subtopologies have the same id, or an index leads nowhere.
+        RefusedError: STREAMS_INVALID_TOPOLOGY if partition counts can't be derived, or there are too many tasks;
+            UNKNOWN_SERVER_ERROR if two subtopologies have the same id, or an index leads nowhere.
     """
     by_id = {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
     if len(by_id) < len(topology.subtopologies):
-        raise BrokenTopologyError("two subtopologies have the same id")
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     # Kafka's order decides between several writers of a topic, and between several problems.
     subtopologies = [by_id[subtopology_id] for subtopology_id in hash_map_order(by_id)]
     # Before the check of source topics: a broken topology fails in any case.
@@ -130,7 +123,7 @@ def configure(topology: StreamsGroupTopologyRecord, existing: Mapping[str, int])
         problem = TopicProblem(TopicProblemKind.MISSING_INTERNAL_TOPICS, detail)
     # Tasks are assigned in one step, so a peer must not choose their number.
     elif sum(subtopology.task_count for subtopology in configured.values()) > TASKS_MAX:
-        raise InvalidTopologyError(f"There are more than {TASKS_MAX} tasks.")
+        raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"There are more than {TASKS_MAX} tasks.")
     counts = {name: topic.partition_count for name, topic in internal.items()}
     return ConfiguredTopology(topology.epoch, configured, counts, problem, missing)
 
@@ -147,9 +140,7 @@ def _copartitioned(subtopology: Subtopology) -> list[tuple[str, ...]]:
             (group.repartition_source_topics, repartition_names),
         ):
             if any(not 0 <= index < len(listed) for index in indexes):
-                raise BrokenTopologyError(
-                    f"copartition group of subtopology {subtopology.subtopology_id}: no such topic"
-                )
+                raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
             names += (listed[index] for index in indexes)
         groups.append(tuple(dict.fromkeys(names)))
     return groups
@@ -194,7 +185,7 @@ class _Decision:
         """Give each repartition topic without a fixed count the largest one that its first writer reads.
 
         Raises:
-            InvalidTopologyError: writers depend on each other, or a topic has none.
+            RefusedError: STREAMS_INVALID_TOPOLOGY if writers depend on each other, or a topic has none.
         """
         readers: dict[str, list[int]] = defaultdict(list)
         for place, subtopology in enumerate(self._subtopologies):
@@ -218,10 +209,12 @@ class _Decision:
                         heappush(turns, (walk if reader > place else walk + 1, reader))
         sinks = (name for one in self._subtopologies for name in one.repartition_sink_topics)
         if any(name not in self._decided for name in sinks):
-            raise InvalidTopologyError("Failed to compute number of partitions for all repartition topics.")
+            raise RefusedError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY, "Failed to compute number of partitions for all repartition topics."
+            )
         for name in self._repartition:
             if name not in self._decided:
-                raise InvalidTopologyError(f"Nothing writes to repartition topic {name}.")
+                raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Nothing writes to repartition topic {name}.")
 
     def _largest_read(self, subtopology: Subtopology) -> int | None:
         counts = [self._decided.get(topic.name) for topic in subtopology.repartition_source_topics]
@@ -268,7 +261,10 @@ class _Decision:
     def task_count(self, subtopology: Subtopology) -> int:
         names = subtopology.read_topics
         if not names:
-            raise InvalidTopologyError(f"No source topics found for subtopology {subtopology.subtopology_id}.")
+            raise RefusedError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                f"No source topics found for subtopology {subtopology.subtopology_id}.",
+            )
         return max(self._count(name) or 0 for name in names)
 
     def internal_topics(self, configured: Mapping[str, ConfiguredSubtopology]) -> dict[str, InternalTopic]:
