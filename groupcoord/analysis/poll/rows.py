@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from attrs import asdict, define, evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from groupcoord.analysis.fold.history.causes import UNKNOWN, Explanation, explain_difference
 from groupcoord.analysis.fold.history.rows import (
@@ -12,7 +12,6 @@ from groupcoord.analysis.fold.history.rows import (
     CONSUMER,
     HOLDER,
     NO_PARTITIONS,
-    NO_SUBSCRIPTION,
     SHARE,
     STREAMS,
     GroupView,
@@ -28,6 +27,7 @@ from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup
 from groupcoord.analysis.live.offsets import PartitionEnds
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
 from groupcoord.analysis.report.data.groups import CommitCount, RebalancesOfGroup
+from groupcoord.analysis.rules.lag import Behind, distance
 from groupcoord.analysis.rules.statuses import PartitionEnd, known_offset, records_behind
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.schema.engine import Values, uuid_text
@@ -96,13 +96,12 @@ def _bare_member(values: Values, instance_id: str = "instance_id") -> MemberView
 def _classic_member(values: Values, is_consumer: bool) -> MemberView:
     metadata = values["member_metadata"]
     assigned = decode_partitions(values["member_assignment"]) if is_consumer else NO_PARTITIONS
-    subscription = decode_subscription(metadata) if is_consumer and metadata else NO_SUBSCRIPTION
     return evolve(
         _bare_member(values, "group_instance_id"),
         assigned=assigned,
         held=assigned,
         metadata=metadata,
-        **asdict(subscription, recurse=False),
+        **(decode_subscription(metadata) if is_consumer and metadata else {}),
     )
 
 
@@ -224,26 +223,18 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
             owner = owners.get((topic, partition))
             held = {name: None if owner is None else getattr(owner, name) for name in HOLDER}
             end = ends.get((topic, partition))
-            lag = _lag(row["committed_offset"], end)
-            if end is not None:
-                lag["lag"] = lags.get((topic, partition), lag["lag"])
+            lag = _lag(row["committed_offset"], end, lags.get((topic, partition)))
             yield row | lag | held | {"members": None if group.described is None else len(group.described.members)}
 
 
-def _lag(committed_offset: int | None, end: PartitionEnds | None) -> Row:
+def _lag(committed_offset: int | None, end: PartitionEnds | None, lag: int | None) -> Row:
     offset = known_offset(committed_offset)
     if end is None:
         return {"committed_offset": offset, "end_offset": None, "lag": None}
     start = end.log_start_offset
-    return {
-        "committed_offset": offset,
-        "log_start_offset": start,
-        "end_offset": end.end_offset,
-        "lag": records_behind(offset, PartitionEnd(start, end.end_offset)),
-        "at_ms": end.at_ms,
-        "lag_stable": records_behind(offset, PartitionEnd(start, end.last_stable_offset)),
-        "is_lost": None if start is None or offset is None else offset < start,
-    }
+    if lag is None:
+        lag = records_behind(offset, PartitionEnd(start, end.end_offset))
+    return {"committed_offset": offset, "log_start_offset": start} | distance(offset, Behind(end._asdict(), lag))
 
 
 def problem_rows(snapshot: Snapshot) -> Iterator[Row]:

@@ -45,8 +45,8 @@ class Behind(NamedTuple):
 
     end: Mapping[str, Any]
     lag: int | None
-    samples: Sequence[EndOffsetSample]
-    number: int
+    samples: Sequence[EndOffsetSample] = ()
+    number: int = -1
 
     @property
     def was_at_end(self) -> bool:
@@ -174,7 +174,7 @@ def lag(
         holder = holders.get(place, _NO_HOLDER)
         row = offset | {name: holder[name] for name in HOLDER} | {"members": counts.get(group_id)}
         next_ms = written_ms.get((topic, partition, offset["committed_offset"]))
-        row |= _distance(offset["committed_offset"], behind, next_ms)
+        row |= distance(offset["committed_offset"], behind, next_ms)
         rows.append(row | _status(row, behind, windows.get(place), judged_ms, ends))
     return rows
 
@@ -189,7 +189,7 @@ def _offsets(current_offsets: pa.Table, holders: Mapping[Place, Row]) -> Iterato
         yield dict.fromkeys(OFFSET_COLUMNS) | dict(zip(_KEY, place, strict=True))
 
 
-def _distance(committed_offset: int | None, behind: Behind, next_ms: int | None) -> Row:
+def distance(committed_offset: int | None, behind: Behind, next_ms: int | None = None) -> Row:
     end, time = behind.end, behind.time_lag(committed_offset, next_ms)
     start = end["log_start_offset"]
     return {

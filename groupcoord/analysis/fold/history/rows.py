@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from attrs import asdict, define, field, frozen
+from attrs import define, field
 
 from groupcoord.core import consumer_protocol
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerProtocolError, subscribed_topics
@@ -18,40 +18,26 @@ from groupcoord.schema.engine import Values
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
+Row = dict[str, Any]
 TopicPartition = tuple[str, int]
 TopicPartitions = frozenset[TopicPartition]
 
 NO_PARTITIONS: TopicPartitions = frozenset()
 
 
-@frozen
-class MemberSubscription:
-    """A decoded subscription; ``topics`` is None if unreadable."""
-
-    topics: frozenset[str] | None = None
-    owned: TopicPartitions = NO_PARTITIONS
-    owned_generation: int = -1
-    rack_id: str | None = None
-    user_data: bytes | None = None
-
-
-NO_SUBSCRIPTION = MemberSubscription()
-"""Subscription of members of other protocol types: their metadata is opaque."""
-
-
-def decode_subscription(data: bytes) -> MemberSubscription:
-    """Decode a subscription as far as possible: some clients omit the last fields of their version."""
+def decode_subscription(data: bytes) -> Row:
+    """Return a subscription as fields of a :class:`MemberView`. Some clients omit the last fields of their version."""
     try:
         subscription = consumer_protocol.decode_subscription(data)
     except ConsumerProtocolError:
-        return MemberSubscription(subscribed_topics([data]))
-    return MemberSubscription(
-        frozenset(subscription.topics),
-        _pairs(subscription.owned_partitions),
-        subscription.generation_id,
-        subscription.rack_id,
-        subscription.user_data,
-    )
+        return {"topics": subscribed_topics([data])}
+    return {
+        "topics": frozenset(subscription.topics),
+        "owned": _pairs(subscription.owned_partitions),
+        "owned_generation": subscription.generation_id,
+        "rack_id": subscription.rack_id,
+        "user_data": subscription.user_data,
+    }
 
 
 def decode_partitions(data: bytes) -> TopicPartitions:
@@ -189,7 +175,6 @@ def classic_view(values: Values, log_offset: int, log_timestamp_ms: int) -> Grou
 def _classic_member(values: Values, is_consumer: bool, alive_ms: int, log_offset: int) -> MemberView:
     metadata = values["subscription"]
     assigned = decode_partitions(values["assignment"]) if is_consumer else NO_PARTITIONS
-    decoded = decode_subscription(metadata) if is_consumer else NO_SUBSCRIPTION
     session_timeout_ms = values["sessionTimeout"]
     rebalance_timeout_ms = values.get("rebalanceTimeout", -1)
     return MemberView(
@@ -204,7 +189,7 @@ def _classic_member(values: Values, is_consumer: bool, alive_ms: int, log_offset
         held_since=log_offset,
         metadata=metadata,
         alive_ms=alive_ms,
-        **asdict(decoded, recurse=False),
+        **(decode_subscription(metadata) if is_consumer else {}),
     )
 
 
@@ -220,8 +205,6 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
         found.setdefault(key(item), []).append(item)
     return found
 
-
-Row = dict[str, Any]
 
 GENERATION, MEMBER, REBALANCE, GROUP = "generation", "member", "rebalance", "group"
 EPOCH, MEMBERSHIP, MOVE, REVOCATION = "epoch", "membership", "move", "revocation"
