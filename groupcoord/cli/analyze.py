@@ -20,6 +20,7 @@ from groupcoord.analysis.options import Selection
 from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal, BeforeTheEnd, StopRequest
 from groupcoord.cli.messages import CommandError, key_values, say
 from groupcoord.cli.options import (
+    ENGINE_URLS,
     BootstrapServer,
     CommandConfig,
     ExcludedGroups,
@@ -67,8 +68,8 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
-        "patterns of these; local, or URLs that fsspec understands; or the URL of a log that replicas share: "
-        "postgresql://USER@HOST/DATABASE or nats://HOST,HOST,HOST.",
+        "patterns of these; local, or URLs that fsspec understands; "
+        f"or the URL of a log that replicas share: {ENGINE_URLS}.",
     ),
 ]
 Verify = Annotated[

@@ -32,7 +32,7 @@ from groupcoord.cli.dump_records import (
 )
 from groupcoord.cli.interrupts import FAILED
 from groupcoord.cli.messages import CommandError, command_errors, escape_json, escape_lines
-from groupcoord.cli.options import BootstrapServer, CommandConfig, Groups, Partitions, Topic, given_address
+from groupcoord.cli.options import ENGINE_URLS, BootstrapServer, CommandConfig, Groups, Partitions, Topic, given_address
 from groupcoord.cli.replica_logs import as_files
 from groupcoord.core.fast_construct import collector_paused
 from groupcoord.core.log.records import OFFSETS_TOPIC, SHARE_STATE_TOPIC
@@ -60,8 +60,8 @@ def dump(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Segment files, folders of a log partition, data directories with __consumer_offsets-N inside, or the "
-            "URL of a log that replicas share: postgresql://… or nats://…",
+            help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
+            f"or the URL of a log that replicas share: {ENGINE_URLS}.",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = "",

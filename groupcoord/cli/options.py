@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.pipeline.metrics import GroupCollector
 
+ENGINE_URLS = "postgresql://USER@HOST/DATABASE or nats://HOST,HOST,HOST"
+"""Forms of the URL of a log that several processes share."""
+
 LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
 

@@ -23,7 +23,7 @@ from groupcoord.broker.security.settings import ANY_ADDRESS, check_advertised, w
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name, ensure_internal_topic
 from groupcoord.cli.interrupts import FAILED, AtTheFirstSignal
 from groupcoord.cli.messages import CommandError, EscapingFormatter, command_errors, complain, key_values, say
-from groupcoord.cli.options import Metrics, Settings, metrics_address
+from groupcoord.cli.options import ENGINE_URLS, Metrics, Settings, metrics_address
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
@@ -49,10 +49,7 @@ if TYPE_CHECKING:
 
 
 NODES_HELP = "Number of nodes, on --port and the following ports, or on free ones."
-CLUSTER_HELP = (
-    "URL of a log shared with other nodes: postgresql://USER@HOST/DATABASE, or "
-    "nats://HOST,HOST,HOST. Topics hold no records then."
-)
+CLUSTER_HELP = f"URL of a log shared with other nodes: {ENGINE_URLS}. Topics hold no records then."
 CONTROL_HELP = "Port on 127.0.0.1 for faults, waits and queries over HTTP, for tests; 0 takes a free one."
 NO_RECORDS_HELP = "Topics hold no records: Produce fails, and lag is 0. The same as --set records.enable=false."
 NODE_ID_HELP = "With --cluster: unique id of this node."

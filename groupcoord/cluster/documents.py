@@ -14,7 +14,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import NamedTuple, NoReturn
 
 from groupcoord.cluster.slot_log import DOCUMENTS_PARTITION, MalformedSlotError, SlotLog, SlotLogError
@@ -98,10 +98,8 @@ class SlotDocuments:
             self._is_open.set_result(None)
             while not self._ended.is_set():
                 await self._look()
-                try:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(self._ended.wait(), LOOK_S)
-                except TimeoutError:
-                    continue
         self._loop = None
 
     async def _look(self) -> None:

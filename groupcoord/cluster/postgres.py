@@ -141,44 +141,39 @@ class PostgresSlotLog(ConnectedSlotLog):
 
     async def beat(self, node_id: str, content: bytes) -> list[Beat]:
         """Store and return announcements; ages are by the clock of the database."""
-        await self._ask_in_turn(
-            self._beat_turns,
+        await self._ask(
             f"INSERT INTO {self._nodes} VALUES (%(node)s, clock_timestamp(), %(content)s) ON CONFLICT (node_id) "
             "DO UPDATE SET said_at = excluded.said_at, content = excluded.content",
+            turns=self._beat_turns,
             node=node_id,
             content=content,
         )
         # The clock of the database may be set back.
-        rows = await self._ask_in_turn(
-            self._beat_turns,
+        rows = await self._ask(
             "SELECT node_id, greatest(extract(epoch FROM clock_timestamp() - said_at) * 1000, 0)::bigint, content "
             f"FROM {self._nodes} ORDER BY node_id",
+            turns=self._beat_turns,
         )
         return [Beat(node, int(age_ms), bytes(said)) for node, age_ms, said in rows]
 
     # ------------------------------------------------------------ connections
 
-    async def _ask(self, *statements: str, **values: object) -> Sequence[Any]:
+    async def _ask(self, *statements: str, turns: asyncio.Semaphore | None = None, **values: object) -> Sequence[Any]:
         """Execute statements on one connection and return the rows of the last one, if it has any."""
-        return await self._ask_in_turn(self._turns, *statements, **values)
-
-    async def _ask_in_turn(self, turns: asyncio.Semaphore, *statements: str, **values: object) -> Sequence[Any]:
-        async with turns:
+        async with turns or self._turns:
             try:
                 connection = self._free.pop() if self._free else await self._open_connection()
             except self._psycopg.Error as error:
                 raise SlotLogError(str(error)) from error
             asking = asyncio.create_task(self._execute(connection, statements, values))
             try:
-                await asyncio.wait((asking,))
-            except asyncio.CancelledError:
                 # psycopg's cancel request takes seconds if the server can't be reached. Do not wait for it.
+                return await asyncio.shield(asking)
+            except asyncio.CancelledError:
                 asking.cancel()
                 self._ending.add(asking)
-                asking.add_done_callback(self._has_ended)
+                asking.add_done_callback(self._ending.discard)
                 raise
-            try:
-                return asking.result()
             except self._psycopg.Error as error:
                 raise SlotLogError(str(error)) from error
 
@@ -195,11 +190,6 @@ class PostgresSlotLog(ConnectedSlotLog):
             raise
         self._free.append(connection)
         return rows
-
-    def _has_ended(self, asking: asyncio.Task[Sequence[Any]]) -> None:
-        self._ending.discard(asking)
-        if not asking.cancelled():
-            asking.exception()  # the result is not needed
 
     async def _open_connection(self) -> AsyncConnection[Any]:
         connection: AsyncConnection[Any] = await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
