@@ -204,7 +204,7 @@ def _bind(
     addresses = security.addresses or {"": (host, port)}
     return [
         {
-            name: stack.enter_context(_listening_socket(own_host, own_port and own_port + number))
+            name: _bound_socket(stack, own_host, own_port and own_port + number)
             for name, (own_host, own_port) in addresses.items()
         }
         for number in range(node_count)
@@ -222,18 +222,15 @@ def _port_of(socks: Mapping[str, socket.socket]) -> int:
     return port
 
 
-@contextmanager
-def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
+def _bound_socket(stack: ExitStack, host: str, port: int) -> socket.socket:
     with command_errors(OSError, prefix=f"can't listen on {host}:{port}: ", status=FAILED):
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        sock = socket.socket(family, kind, protocol)
-    with sock:
-        with command_errors(OSError, prefix=f"can't listen on {host}:{port}: ", status=FAILED):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-        yield sock
+        sock = stack.enter_context(socket.socket(family, kind, protocol))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    return sock
 
 
 def _addresses(sockets: Sequence[Sockets]) -> str:

@@ -120,23 +120,20 @@ def _fleets(paths: list[Path], settings: list[str], variant: str | None) -> list
 def _report(reports: list[FleetReport], command: str, html: Path | None, *, as_json: bool) -> None:
     from groupcoord.sim import Comparison, comparison_page, report_page
 
+    shown: FleetReport | Comparison
     if len(reports) == 1:
-        (report,) = reports
-        command += f" --variant {shlex.quote(report.variant)}" if report.variant else ""
-        if html is not None:
-            write_text(html, report_page(report, command))
-        if as_json:
-            print(json.dumps(report.to_json(), indent=2))
-        else:
-            _print_report(report, command)
-        return
-    comparison = Comparison(tuple(reports))
-    if html is not None:
-        write_text(html, comparison_page(comparison, command))
-    if as_json:
-        print(json.dumps(comparison.to_json(), indent=2))
+        (shown,) = reports
+        command += f" --variant {shlex.quote(shown.variant)}" if shown.variant else ""
+        make_page, print_text = partial(report_page, shown, command), partial(_print_report, shown, command)
     else:
-        _print_variants(comparison, command)
+        shown = Comparison(tuple(reports))
+        make_page, print_text = partial(comparison_page, shown, command), partial(_print_variants, shown, command)
+    if html is not None:
+        write_text(html, make_page())
+    if as_json:
+        print(json.dumps(shown.to_json(), indent=2))
+    else:
+        print_text()
 
 
 def _load(path: Path, settings: list[str]) -> list[Scenario]:

@@ -492,16 +492,9 @@ class NatsSlotLog(ConnectedSlotLog):
             subject = f"{self._name}.{stream.removeprefix(self._name + '-')}"
             # A deleted message would be a gap. Purges remain allowed.
             wanted |= {"subjects": [subject], "storage": "file", "deny_delete": True}
-        while True:
-            try:
-                if await self._ask_api(f"STREAM.INFO.{stream}") is None:
-                    await self._ask_api(f"STREAM.CREATE.{stream}", wanted)
-                    self._written_s = time.monotonic()
-                return
-            except _RefusedError as error:
-                if error.code != _NOT_NOW:
-                    raise
-            await asyncio.sleep(AGAIN_S)
+        if await self._ask_api(f"STREAM.INFO.{stream}") is None:
+            await self._ask_api(f"STREAM.CREATE.{stream}", wanted)
+            self._written_s = time.monotonic()
 
     async def _streams(self) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
@@ -550,15 +543,19 @@ class NatsSlotLog(ConnectedSlotLog):
 
     async def _ask_api(self, what: str, wanted: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         payload = b"" if wanted is None else json.dumps(wanted).encode()
-        (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, again_s=API_S)
-        if _status(reply) == "503":
-            raise SlotLogError("the servers of NATS are without JetStream")
-        answer: dict[str, Any] = json.loads(reply.data)
-        if "error" not in answer:
-            return answer
-        if answer["error"].get("err_code") == _NO_STREAM:
-            return None
-        raise _RefusedError(answer["error"])
+        while True:
+            (reply,) = await self._connections.ask(f"$JS.API.{what}", payload, again_s=API_S)
+            if _status(reply) == "503":
+                raise SlotLogError("the servers of NATS are without JetStream")
+            answer: dict[str, Any] = json.loads(reply.data)
+            if "error" not in answer:
+                return answer
+            refusal = _RefusedError(answer["error"])
+            if refusal.code == _NO_STREAM:
+                return None
+            if refusal.code != _NOT_NOW:
+                raise refusal
+            await asyncio.sleep(AGAIN_S)
 
 
 class _Said:
