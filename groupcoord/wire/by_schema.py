@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from attrs import fields as attributes_of
-from attrs import has
-
 from groupcoord.schema.engine import (
     PROTOCOL,
     Structure,
@@ -111,8 +108,6 @@ def by_schema(
         if to_values is not None:
             return _adapting_encoder(struct_writer(schema), to_values)
         encode = _message_encoder(schema, response, response_names, adapt_response)
-        if has(response) and [attribute.name for attribute in attributes_of(response)] == ["error_code"]:
-            return _error_encoder(encode)
         return encode if is_repeated is None else KeptAnswers(encode, is_repeated).encode
 
     return Api(
@@ -169,19 +164,6 @@ def response_encoder(fields: Structure, version: int, flexible: bool) -> Encoder
 
 def _adapting_encoder(write: Writer, adapt: Adapt) -> Encoder:
     return lambda response, header: write(adapt(response, header))
-
-
-def _error_encoder(encode: Encoder) -> Encoder:
-    bodies: dict[int, bytes] = {}  # by error code, the only field
-
-    def encode_once(response: Any, header: RequestHeader) -> bytes:
-        error_code = response.error_code
-        body = bodies.get(error_code)
-        if body is None:
-            body = bodies[error_code] = encode(response, header)
-        return body
-
-    return encode_once
 
 
 def joined(encode: PartsEncoder) -> Encoder:

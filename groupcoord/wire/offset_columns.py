@@ -15,16 +15,13 @@ from groupcoord.core.messages import FetchedOffset, TopicResult
 from groupcoord.core.messages.commits import PartitionResults, fetched_offsets, partition_results
 from groupcoord.errors import ErrorCode
 from groupcoord.schema import primitives
+from groupcoord.schema.engine import ALONE, PROTOCOL, parse_structures, reader_of
 from groupcoord.schema.primitives import (
     INT16_FROM,
     INT32,
     INT32_FROM,
     UTF8_AS_JAVA,
-    read_array_length,
-    read_compact_array_length,
-    read_compact_nullable_string,
-    read_nullable_string,
-    skip_tagged_fields,
+    Reader,
     write_compact_string_length,
     write_string_length,
 )
@@ -36,6 +33,15 @@ _LAYOUTS_MAX = 128
 _CACHED_RESULTS_MAX, _CACHED_NAME_LENGTH_MAX = 64, 256
 _ALIKE_MAX = 0x7F
 """Bound of the numbers of partitions and of bytes of metadata whose varint has one byte."""
+
+_ROWS = parse_structures(
+    """
+    Partition: partition_index int32, committed_offset int64, leader_epoch int32 1+ = -1, metadata string?
+    Partitions: partitions Partition[]
+    """,
+    made={"Partitions": ALONE},
+)["Partitions"]
+"""Partitions of a topic in a commit; version 0 has no leader epochs."""
 
 OffsetsReader = Callable[[bytes, int], tuple[OffsetColumns, int]]
 
@@ -50,7 +56,8 @@ def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReade
     numbers = struct.Struct(">iqi" if has_leader_epoch else ">iq")
     size_at = numbers.size  # of the metadata, in the bytes of a partition
     size_place = len(numbers.format) - 1  # in the fields of a partition
-    read_one_by_one = partial(_read_one_by_one, numbers, is_flexible)
+    read_rows = reader_of(_ROWS, int(has_leader_epoch), is_flexible, PROTOCOL, has_end=False)
+    read_one_by_one = partial(_read_one_by_one, read_rows)
 
     @lru_cache(maxsize=_LAYOUTS_MAX)
     def layout_of(size: int, count: int) -> tuple[Callable[[bytes, int], tuple[Any, ...]], int, int]:
@@ -88,27 +95,12 @@ def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReade
 
 
 def _read_one_by_one(
-    layout: struct.Struct, is_flexible: bool, frame: bytes, position: int
+    read_rows: Reader[list[tuple[Any, ...]]], frame: bytes, position: int
 ) -> tuple[OffsetColumns, int]:
-    count, position = (read_compact_array_length if is_flexible else read_array_length)(frame, position)
-    # Transposing a million rows would take as long again.
-    numbers: tuple[list[int], ...] = ([], [], [])
-    metadata: list[str] = []
-    has_metadata = False
-    for _ in range(count):
-        for column, number in zip(numbers, layout.unpack_from(frame, position), strict=False):
-            column.append(number)
-        position += layout.size
-        if is_flexible:
-            text, position = read_compact_nullable_string(frame, position)
-            position = skip_tagged_fields(frame, position)
-        else:
-            text, position = read_nullable_string(frame, position)
-        metadata.append(text or "")
-        has_metadata = has_metadata or bool(text)
-    indexes, offsets, leader_epochs = numbers
-    texts = metadata if has_metadata else None
-    return offset_columns(indexes, offsets, leader_epochs or (-1,) * count, texts), position
+    rows, position = read_rows(frame, position)
+    # Not transposed by zip, which takes an iterator for each of up to a million rows.
+    indexes, offsets, leader_epochs = ([row[place] for row in rows] for place in range(3))
+    return offset_columns(indexes, offsets, leader_epochs, [row[3] or "" for row in rows]), position
 
 
 def _texts(encoded: tuple[bytes, ...]) -> Sequence[str]:
