@@ -133,8 +133,9 @@ class Cleaner:
 
     def _first_dirty_of(self, partition: LogKey, log: CompactableLog) -> int:
         # The checkpoint may belong to an earlier log of the same name.
-        first_dirty, bases = self._checkpoint.get(partition), log.bases()
-        return first_dirty if not bases or bases[0] <= first_dirty <= bases[-1] else bases[0]
+        first_dirty, segments = self._checkpoint.get(partition), log.segments
+        is_of_log = not segments or segments[0].base_offset <= first_dirty <= segments[-1].base_offset
+        return first_dirty if is_of_log else segments[0].base_offset
 
     def _finished(self, running: _Running) -> None:
         first_dirty = running.compaction.first_dirty
@@ -147,5 +148,4 @@ class Cleaner:
 
 
 def _last_base(log: CompactableLog) -> int:
-    bases = log.bases()
-    return bases[-1] if bases else -1
+    return log.segments[-1].base_offset if log.segments else -1

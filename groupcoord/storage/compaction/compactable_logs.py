@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.records.batches import Batch
@@ -26,13 +25,6 @@ SYNC_POLL_S = 0.001
 
 Work = Generator[int, None, None]
 """Yields the number of batches and records handled since the last time, or 0 while it waits."""
-
-
-class Extent(NamedTuple):
-    """Base offset and size of a segment."""
-
-    base_offset: int
-    size_bytes: int
 
 
 class InterruptedSwapError(OSError):
@@ -59,6 +51,11 @@ def sync(path: Path) -> Work:
         thread.join()
     if errors:
         raise errors[0]
+
+
+def make_durable(segment: Segment) -> Work:
+    if isinstance(segment, FileSegment):
+        yield from sync(Path(segment.path))
 
 
 class CompactableLog:
@@ -99,8 +96,12 @@ class CompactableLog:
             limit = self._limit(groups, first_dirty, now_ms)
         except OSError:
             return None  # its readers get the error
-        sizes = [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
-        dirtiness = dirty_part(sizes, first_dirty, limit)
+        # Source: LogToClean of Apache Kafka 4.4.
+        sizes = [(segment.base_offset, segment.size_bytes) for segment in self.segments]
+        dirty_base = max((base for base, _ in sizes if base <= first_dirty), default=0)
+        clean_bytes = sum(size for base, size in sizes if base < first_dirty)
+        dirty_bytes = sum(size for base, size in sizes if dirty_base <= base < limit)
+        dirtiness = dirty_bytes / (clean_bytes + dirty_bytes or 1)
         is_due = dirtiness > self.settings.min_cleanable_ratio
         return dirtiness if is_due or (dirtiness and self._is_overdue(groups, first_dirty, now_ms)) else None
 
@@ -131,11 +132,9 @@ class CompactableLog:
 
     # ------------------------------------------------------------ what
 
-    def bases(self) -> list[int]:
-        return [segment.base_offset for segment in self._log.segments]
-
-    def extents(self) -> list[Extent]:
-        return [Extent(segment.base_offset, segment.filled_bytes) for segment in self._log.segments]
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._log.segments
 
     def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, tuple[int, Sequence[AbortedTransaction]]]:
         """Return the offset from which on batches must stay, and the aborted transactions that may have records left.
@@ -157,32 +156,11 @@ class CompactableLog:
         # Batches of the coordinator have no sequences.
         return self._log.producers.last_entries() if self._keeps_sequences else {}
 
-    def rewrite(self, group: Sequence[int]) -> _FileRewrite | _MemoryRewrite:
+    def rewrite(self, group: Sequence[Segment]) -> _FileRewrite | _MemoryRewrite:
         """Begin to rewrite consecutive segments."""
-        segments = self._log.segments
-        first = next(number for number, segment in enumerate(segments) if segment.base_offset == group[0])
-        old, log = segments[first : first + len(group)], self._log
-        self._rewrite = _FileRewrite(log, old) if isinstance(log, SegmentLog) else _MemoryRewrite(log, old)
+        log = self._log
+        self._rewrite = _FileRewrite(log, group) if isinstance(log, SegmentLog) else _MemoryRewrite(log, group)
         return self._rewrite
-
-    def batches(self, base_offset: int) -> Iterator[Batch]:
-        return self._segment(base_offset).batches()
-
-    def make_durable(self, base_offset: int) -> Work:
-        segment = self._segment(base_offset)
-        if isinstance(segment, FileSegment):
-            yield from sync(Path(segment.path))
-
-    def _segment(self, base_offset: int) -> Segment:
-        return next(segment for segment in self._log.segments if segment.base_offset == base_offset)
-
-
-def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float:
-    """Return the dirty part of the bytes before ``limit``, as ``LogToClean`` of Apache Kafka 4.4."""
-    dirty_base = max((base for base, _ in extents if base <= first_dirty), default=0)
-    clean_bytes = sum(size for base, size in extents if base < first_dirty)
-    dirty_bytes = sum(size for base, size in extents if dirty_base <= base < limit)
-    return dirty_bytes / (clean_bytes + dirty_bytes or 1)
 
 
 # ---------------------------------------------------------------- in memory

@@ -14,6 +14,7 @@ Sources: ``Cleaner`` and ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -31,9 +32,10 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.codec import decode_control
 from groupcoord.records.compression import DecompressionError
-from groupcoord.storage.compaction.compactable_logs import CompactableLog, Work
+from groupcoord.storage.compaction.compactable_logs import CompactableLog, Work, make_durable
 from groupcoord.storage.log.batches import BATCH_RECORDS_MAX, DECOMPRESSED_BYTES_MAX
 from groupcoord.storage.log.index import AbortedTransaction
+from groupcoord.storage.log.memory_segment import Segment
 from groupcoord.storage.log.producers import NO_OFFSET, ProducerEntry
 
 
@@ -111,35 +113,35 @@ class CompactionPass:
 
         InvalidBatchError means that a segment is corrupt, OSError that a file can't be read or written.
         """
-        log = self._log
-        bases = log.bases()
-        dirty_base = max((base for base in bases if base <= self.first_dirty), default=bases[0])
-        end_limit, aborted = yield from log.outlook(dirty_base, self._now_ms)
+        segments = list(self._log.segments)
+        bases = [segment.base_offset for segment in segments]
+        first = max(bisect_right(bases, self.first_dirty) - 1, 0)
+        dirty_base = bases[first]
+        end_limit, aborted = yield from self._log.outlook(dirty_base, self._now_ms)
         # Whole segments only.
-        limit = max((base for base in bases if base <= end_limit), default=bases[0])
-        if limit <= self.first_dirty:
+        last = max(bisect_right(bases, end_limit) - 1, 0)
+        if bases[last] <= self.first_dirty:
             return
         # The records that replace others must survive a power failure first.
-        for base in bases[bases.index(dirty_base) :]:
-            yield from log.make_durable(base)
-        dirty = bases[bases.index(dirty_base) : bases.index(limit) + 1]
+        for segment in segments[first:]:
+            yield from make_durable(segment)
         # A transaction whose marker lies before the dirty section would never end in this pass.
         unread = [transaction for transaction in aborted if transaction.last_offset >= dirty_base]
-        end = yield from self._note_keys(dirty, CleanedTransactions(unread))
+        end = yield from self._note_keys(segments[first : last + 1], CleanedTransactions(unread))
         self._end = end
         transactions = CleanedTransactions(aborted)
         for group in self._groups(end):
             yield from self._compact(group, transactions)
         self.first_dirty = end
 
-    def _note_keys(self, bases: Sequence[int], transactions: CleanedTransactions) -> Generator[int, None, int]:
+    def _note_keys(self, segments: Sequence[Segment], transactions: CleanedTransactions) -> Generator[int, None, int]:
         """Note the last offset of each key from the first dirty offset on; return the offset that was reached.
 
-        ``bases`` are the base offsets from the first dirty segment to the first that must stay.
+        ``segments`` are those from the first dirty one to the first that must stay.
         """
         used_bytes, end = 0, self.first_dirty
-        for base, following in pairwise(bases):
-            for batch in self._log.batches(base):
+        for segment, following in pairwise(segments):
+            for batch in segment.batches():
                 # With a full buffer the next pass continues here, as in Kafka.
                 if used_bytes > self._settings.dedupe_buffer_bytes:
                     return end
@@ -151,7 +153,7 @@ class CompactionPass:
                     end = batch.next_offset
                 yield 1 + batch.record_count % PORTION_RECORDS
             # A segment may end after its last record, with a gap.
-            end = following
+            end = following.base_offset
         return end
 
     def _note_keys_of(self, batch: Batch) -> Generator[int, None, int]:
@@ -169,32 +171,32 @@ class CompactionPass:
                     yield PORTION_RECORDS
         return used_bytes
 
-    def _groups(self, end: int) -> Iterator[list[int]]:
+    def _groups(self, end: int) -> Iterator[list[Segment]]:
         """Yield the segments before ``end``, grouped where several fit into one."""
-        extents = self._log.extents()
-        group: list[int] = []
+        group: list[Segment] = []
         size_bytes = 0
-        for (base, size), (following, _) in pairwise(extents):
-            if base >= end:
+        for segment, following in pairwise(list(self._log.segments)):
+            if segment.base_offset >= end:
                 break
+            is_large = size_bytes + segment.filled_bytes > self._log.segment_bytes
             # The limit of relative offsets in indexes.
-            if group and (size_bytes + size > self._log.segment_bytes or following - group[0] > OFFSET_RANGE_MAX):
+            if group and (is_large or following.base_offset - group[0].base_offset > OFFSET_RANGE_MAX):
                 yield group
                 group, size_bytes = [], 0
-            group.append(base)
-            size_bytes += size
+            group.append(segment)
+            size_bytes += segment.filled_bytes
         if group:
             yield group
 
-    def _compact(self, group: list[int], transactions: CleanedTransactions) -> Work:
+    def _compact(self, group: list[Segment], transactions: CleanedTransactions) -> Work:
         # For each group, since producers write during the pass.
         self._last_entries = self._log.last_entries()
         rewrite = self._log.rewrite(group)
         try:
             # A single segment that keeps every batch is not rewritten.
             is_new = len(group) > 1
-            for base in group:
-                for batch in self._log.batches(base):
+            for segment in group:
+                for batch in segment.batches():
                     original = batch.to_bytes()
                     kept = yield from self._filter(batch, original, transactions)
                     rewrite.add(batch, kept)
