@@ -172,7 +172,7 @@ class PostgresSlotLog(ConnectedSlotLog):
             except asyncio.CancelledError:
                 asking.cancel()
                 self._ending.add(asking)
-                asking.add_done_callback(self._ending.discard)
+                asking.add_done_callback(self._has_ended)
                 raise
             except self._psycopg.Error as error:
                 raise SlotLogError(str(error)) from error
@@ -190,6 +190,11 @@ class PostgresSlotLog(ConnectedSlotLog):
             raise
         self._free.append(connection)
         return rows
+
+    def _has_ended(self, asking: asyncio.Task[Sequence[Any]]) -> None:
+        self._ending.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # otherwise asyncio logs it
 
     async def _open_connection(self) -> AsyncConnection[Any]:
         connection: AsyncConnection[Any] = await self._psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)

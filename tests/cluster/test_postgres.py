@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import logging
 import time
@@ -158,3 +159,27 @@ def test_who_waits_no_more_does_not_wait_for_a_server_that_is_cut_off(postgres: 
             assert time.monotonic() - began_s < 4, "half of what psycopg would wait"
 
     asyncio.run(act())
+
+
+def test_an_error_of_a_call_that_was_given_up_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """psycopg may fail while it cancels a statement that no caller waits for any more."""
+    slot_log = PostgresSlotLog("")
+
+    async def fail_late(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise slot_log._psycopg.OperationalError("late") from None
+
+    async def act() -> None:
+        slot_log._free.append(None)  # type: ignore[arg-type]
+        monkeypatch.setattr(slot_log, "_execute", fail_late)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(slot_log.read(0, 0), 0.01)
+        await slot_log.close()
+
+    asyncio.run(act())
+    gc.collect()
+    assert caplog.messages == []
