@@ -40,6 +40,7 @@ from groupcoord.analysis.report.data.rows import (
     by_group,
     cut,
     known,
+    made_of,
     member_counts,
     none_first,
     severity_of_status,
@@ -208,9 +209,9 @@ def stories(
 
 
 def _rebalance_row(row: Row) -> model.RebalanceRow:
-    names = ("group_id", "from_generation", "to_generation", "cause", "confidence", "partitions_moved")
-    return model.RebalanceRow(
-        **{name: row[name] for name in names},
+    return made_of(
+        row,
+        model.RebalanceRow,
         started_ms=at_ms(row["started_ms"]),
         ended_ms=at_ms(row["ended_ms"]),
         joined=len(row["joined"]),

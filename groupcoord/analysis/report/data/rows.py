@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from attrs import fields
+from attrs import AttrsInstance, fields
 
 from groupcoord.analysis.decode.schema import describe_kind
 from groupcoord.analysis.fold.history.rows import Row, grouped
@@ -20,17 +20,22 @@ TEXT_MAX = TEXT_LENGTH_MAX + 1
 """Number of kept characters of a text: one more than the page shows, so that it marks the truncation."""
 
 _NO_PARTITION = -1
+Made = TypeVar("Made", bound=AttrsInstance)
 
 
 def report_title(inputs: Sequence[str]) -> str:
     return f"Consumer groups of {inputs[0].rstrip('/').rpartition('/')[2] or inputs[0]}"
 
 
+def made_of(row: Row, made: type[Made], **others: Any) -> Made:
+    """Return an instance with the columns of a row as fields, but for ``others``."""
+    return made(**{one.name: row[one.name] for one in fields(made) if one.name not in others}, **others)
+
+
 def partition_rows(load: Iterable[Row]) -> tuple[model.PartitionRow, ...]:
     found = sorted(load, key=lambda row: (-row["records"], _number(row)))
-    names = [one.name for one in fields(model.PartitionRow) if one.name != "size_bytes"]
     rows = sorted(found[: model.PARTITIONS_MAX], key=_number)
-    return tuple(model.PartitionRow(size_bytes=row["bytes"], **{name: row[name] for name in names}) for row in rows)
+    return tuple(made_of(row, model.PartitionRow, size_bytes=row["bytes"]) for row in rows)
 
 
 def _number(row: Row) -> int:
@@ -155,11 +160,7 @@ def read_rows(read_counts: Iterable[Row]) -> tuple[model.ReadCount, ...]:
 
 
 def corrupt_rows(corrupt: Iterable[Row]) -> tuple[model.CorruptRange, ...]:
-    names = ["position", "size_bytes", "first_offset", "end_offset"]
-    rows = [
-        model.CorruptRange(file=cut(row["file"]), reason=cut(row["reason"]), **{name: row[name] for name in names})
-        for row in corrupt
-    ]
+    rows = [made_of(row, model.CorruptRange, file=cut(row["file"]), reason=cut(row["reason"])) for row in corrupt]
     return tuple(sorted(rows, key=lambda row: none_first(row.file, row.position))[: model.CORRUPT_MAX])
 
 
@@ -248,31 +249,29 @@ def _place(row: Row) -> tuple[tuple[bool, Any], ...]:
 def _anomaly_row(row: Row) -> model.AnomalyRow:
     parts = (row.get("topic"), row.get("topic_partition"))
     subject = ":".join(str(part) for part in parts if part is not None)
-    return model.AnomalyRow(
-        row["group_id"],
-        row["kind"],
-        row.get("status") or "",
-        subject or row.get("client_id") or "",
-        at_ms(row["first_ms"]),
-        at_ms(row["last_ms"]),
-        row["count"],
-        cut(row["evidence"]),
+    return made_of(
+        row,
+        model.AnomalyRow,
+        status=row.get("status") or "",
+        subject=subject or row.get("client_id") or "",
+        first_ms=at_ms(row["first_ms"]),
+        last_ms=at_ms(row["last_ms"]),
+        evidence=cut(row["evidence"]),
     )
 
 
 def stale_rows(stale_groups: Iterable[Row]) -> tuple[model.StaleRow, ...]:
     rows = sorted(stale_groups, key=lambda row: (row["next_expiry_ms"], row["group_id"]))[: model.STALE_MAX]
     return tuple(
-        model.StaleRow(
-            row["group_id"],
-            row["type"],
-            row["state"],
-            row["offset_count"],
-            row["expiring_offsets"],
-            row["expired_offsets"],
-            at_ms(row["last_commit_ms"]),
-            row["next_expiry_ms"],
-            row["group_expiry_ms"],
+        made_of(
+            row,
+            model.StaleRow,
+            offsets=row["offset_count"],
+            expiring=row["expiring_offsets"],
+            expired=row["expired_offsets"],
+            last_commit_ms=at_ms(row["last_commit_ms"]),
+            next_ms=row["next_expiry_ms"],
+            group_ms=row["group_expiry_ms"],
         )
         for row in rows
     )
