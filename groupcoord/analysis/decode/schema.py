@@ -304,11 +304,7 @@ GROUPS: Columns = (
     Column("member_count", _INT, "number of members"),
     Column("last_commit_ms", _LONG, "newest commit; null without offsets"),
     Column("protocol_type", _STRING, "consumer, connect, ...; empty if it only has offsets"),
-    Column(
-        "protocol",
-        _STRING,
-        "assignor of a stable classic group, or the one that most members of a consumer group selected",
-    ),
+    Column("protocol", _STRING, "assignor of a stable classic group, or of most members of a consumer group"),
     Column("assignment_epoch", _INT, "of the target assignment; null in a classic group"),
     Column("state_timestamp_ms", _LONG, "start of its generation or epoch; null if unknown"),
     Column("subscribed_topics", _STRINGS, "topics that its members subscribe to; null if unknown"),
@@ -397,18 +393,12 @@ MOVES: Columns = (
     Column("from_member", _STRING, "previous target owner; null: none"),
     Column("to_member", _STRING, "new target owner; null: none"),
     Column("reason", _STRING, "unassigned, owner gone, subscription, topic gone, balance or swap"),
-    Column(
-        "is_necessary", _BOOLEAN, "false for a swap: its owner gained another one that the new owner could have had"
-    ),
+    Column("is_necessary", _BOOLEAN, "false for a swap: the owner gained one that the new owner could have had"),
     Column("decided_ms", _LONG, "when the target assignment was written"),
     Column("released_ms", _LONG, "when its owner had revoked it; null: not yet, or no owner"),
     Column("assigned_ms", _LONG, "when it was assigned to the new owner; null: never"),
     Column("unowned_ms", _LONG, "time without owner; null: no new or no old owner"),
-    Column(
-        "had_copy",
-        _BOOLEAN,
-        "the new owner had a standby or warm-up task of it at the decision; null for partitions",
-    ),
+    Column("had_copy", _BOOLEAN, "the new owner had a standby or warm-up task of it; null for partitions"),
     *_position(" of the target assignment"),
 )
 """Partitions and tasks moved by the assignors of consumer and streams groups."""
@@ -440,12 +430,7 @@ ANOMALIES: Columns = (
     Column("first_ms", _LONG, "start"),
     Column("last_ms", _LONG, "last occurrence"),
     Column("count", _LONG, "number of occurrences"),
-    Column(
-        "value",
-        _LONG,
-        "amount: records rewound, milliseconds without a commit, with uneven shares or idle members or of revocation, "
-        "commits or rebalances",
-    ),
+    Column("value", _LONG, "amount: records rewound, milliseconds of a silence or a revocation, commits or rebalances"),
     Column("evidence", _STRING, "reason as text"),
     Column("log_partition", _INT, "position of its records"),
 )
