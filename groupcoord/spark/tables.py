@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -380,6 +381,7 @@ FOLDED = StructType(
 )
 """Rows of the fold: group and member records, committed offsets, and before them the names of their topics."""
 
+_SPAN = ("log_offset", "end_offset", "complete_from")
 _COMPLETE = StructType([RECORDS["log_partition"], RECORDS["complete_from"]])
 _NEVER = 2**63 - 1
 """``complete_from`` of a log partition without spans."""
@@ -391,14 +393,21 @@ def is_group_record() -> Column:
     return (F.col("kind") == KIND_RECORD) & (F.col("record_type") > int(RecordType.OFFSET_COMMIT)) & is_known
 
 
-def folded_rows(records: DataFrame, ended: DataFrame) -> DataFrame:
-    """Return the rows of the fold (:data:`FOLDED`) in any order."""
+def sorted_rows(records: DataFrame) -> DataFrame:
+    """Return the rows of the fold (:data:`FOLDED`), by group and in log order."""
     is_named = is_offset_record() & ~F.col("tombstone") & F.col("topic_id").isNotNull()
     names = records.where(is_named).select(*_KEY, "topic_id", "topic").distinct()
     before = names.withColumn("log_offset", F.lit(-1).cast("long"))
-    of_groups = records.where(is_group_record()).drop("complete_from", "topic", "topic_id")
-    parts = (of_groups, ended.drop("complete_from"), before)
-    return _typed(parts[0]).unionByName(_typed(parts[1])).unionByName(_typed(parts[2]))
+    of_groups = records.where(is_group_record()).drop("topic", "topic_id")
+    rows = _typed(of_groups).unionByName(_typed(with_transactions(records))).unionByName(_typed(before))
+    found = rows.alias("rows").join(
+        F.broadcast(complete_from(records).alias("complete")),
+        F.col("rows.log_partition").eqNullSafe(F.col("complete.log_partition")),
+        "left",
+    )
+    told = F.coalesce("complete.complete_from", F.lit(_NEVER)).alias("complete_from")
+    typed = found.select("rows.*", told).select(*FOLDED.fieldNames())
+    return typed.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
 
 
 def _typed(table: DataFrame) -> DataFrame:
@@ -408,28 +417,8 @@ def _typed(table: DataFrame) -> DataFrame:
             .cast(column.dataType)
             .alias(column.name)
             for column in FOLDED
+            if column.name != "complete_from"
         ]
-    )
-
-
-def sorted_rows(records: DataFrame) -> DataFrame:
-    """Return the rows of the fold, by group and in log order."""
-    rows, complete = folded_rows(records, with_transactions(records)).drop("complete_from"), complete_from(records)
-    found = rows.alias("rows").join(
-        F.broadcast(complete.alias("complete")),
-        F.col("rows.log_partition").eqNullSafe(F.col("complete.log_partition")),
-        "left",
-    )
-    told = F.coalesce("complete.complete_from", F.lit(_NEVER)).alias("complete_from")
-    typed = found.select("rows.*", told).select(*FOLDED.fieldNames())
-    return typed.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
-
-
-def read_spans(records: DataFrame) -> DataFrame:
-    if "complete_from" not in records.columns:
-        records = records.withColumn("complete_from", F.lit(None).cast("long"))
-    return records.where((F.col("kind") == KIND_READ) & F.col("complete_from").isNotNull()).select(
-        "log_partition", F.col("log_offset").alias("first"), F.col("end_offset").alias("end"), "complete_from"
     )
 
 
@@ -440,14 +429,17 @@ def complete_from(records: DataFrame) -> DataFrame:
         spans: dict[int | None, list[tuple[int, int, int]]] = {}
         for batch in batches:
             for row in batch.to_pylist():
-                spans.setdefault(row["log_partition"], []).append((row["first"], row["end"], row["complete_from"]))
+                spans.setdefault(row["log_partition"], []).append(itemgetter(*_SPAN)(row))
         told = [
             {"log_partition": partition, "complete_from": completeness(found).complete_from}
             for partition, found in spans.items()
         ]
         yield pa.RecordBatch.from_pylist(told, to_arrow_schema(_COMPLETE))
 
-    return read_spans(records).coalesce(1).mapInArrow(tell, _COMPLETE)
+    if "complete_from" not in records.columns:
+        records = records.withColumn("complete_from", F.lit(None).cast("long"))
+    spans = records.where((F.col("kind") == KIND_READ) & F.col("complete_from").isNotNull())
+    return spans.select("log_partition", *_SPAN).coalesce(1).mapInArrow(tell, _COMPLETE)
 
 
 def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> DataFrame:

@@ -11,14 +11,7 @@ from attrs import evolve, frozen
 
 from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.decode.schema import (
-    ANOMALIES,
-    CURRENT_OFFSETS,
-    EPOCHS,
-    GROUPS,
-    LAG,
     LIVE_END_OFFSETS,
-    MEMBERS,
-    REBALANCES,
     Column,
     Columns,
     arrow_schema,
@@ -46,7 +39,7 @@ from groupcoord.analysis.report.data.model import Report
 from groupcoord.analysis.report.data.rows import standings
 from groupcoord.analysis.rules.anomalies import anomalies, assigned
 from groupcoord.analysis.rules.groups import Place
-from groupcoord.analysis.tables import END_OFFSETS_TABLE
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.clock import Clock, SystemClock
 
 TIMES_MAX = 10_000
@@ -213,18 +206,12 @@ def _polled(columns: Columns) -> Columns:
     return (*columns, _POLLED)
 
 
-REPLACED = {
-    "groups": _polled(GROUPS),
-    "members": _polled(MEMBERS),
-    "current_offsets": _polled(CURRENT_OFFSETS),
-    "lag": _polled(LAG),
-    "anomalies": _polled(ANOMALIES),
-}
+REPLACED = {name: _polled(TABLES[name]) for name in ("groups", "members", "current_offsets", "lag", "anomalies")}
 """Tables of the last poll."""
 
 APPENDED = {
-    "rebalances": _polled(REBALANCES),
-    "epochs": _polled(EPOCHS),
+    "rebalances": _polled(TABLES["rebalances"]),
+    "epochs": _polled(TABLES["epochs"]),
     END_OFFSETS_TABLE: LIVE_END_OFFSETS,
     "polls": POLLS,
     "problems": PROBLEMS,
