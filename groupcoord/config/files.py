@@ -46,12 +46,19 @@ def data_files(folder: Path) -> Iterator[tuple[str, Any]]:
     """Yield path and value of each JSON and TOML file of a data folder of this package, sorted by path.
 
     A wheel has the archive ``FOLDER.json.xz`` instead of the folder (``hatch_build.py``).
+
+    Raises:
+        ValueError: a file is invalid; the message holds its path.
     """
     if folder.is_dir():
         parsers = {".json": parse_json, ".toml": parse_toml}
         for path in sorted(folder.rglob("*.*")):
             if path.suffix in parsers:
-                yield str(path), parsers[path.suffix](path.read_text("utf-8"))
+                try:
+                    value = parsers[path.suffix](path.read_text("utf-8"))
+                except ValueError as error:
+                    raise ValueError(f"{path}: {error}") from error
+                yield str(path), value
         return
     import lzma  # the server starts without it
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from attrs import evolve
 
 from groupcoord.broker.cluster.metadata import ANNOUNCED
+from groupcoord.config.files import data_files
 from groupcoord.conformance import InProcessTarget, Transcript, Verdict, load_transcripts, run
 from groupcoord.conformance.entities import API_KEYS
 from groupcoord.conformance.transcript import Send
@@ -35,3 +37,11 @@ def test_packaged_transcripts_lie_under_their_names() -> None:
         path = Path(transcript.source)
         assert (path.stem, path.parent.name) == (transcript.name, transcript.area)
         assert transcript.shows
+
+
+@pytest.mark.parametrize("name", ["broken.json", "broken.toml"])
+def test_an_invalid_data_file_is_named(tmp_path: Path, name: str) -> None:
+    """The error of a file that was edited wrongly holds its path."""
+    tmp_path.joinpath(name).write_text("{")
+    with pytest.raises(ValueError, match=f"{name}: "):
+        list(data_files(tmp_path))
