@@ -28,7 +28,7 @@ from groupcoord.testing.asserting.expectations import (
     Owners,
     Produced,
     Reading,
-    Stability,
+    Stable,
     Wanted,
     checked_offsets,
     checked_owners,
@@ -112,7 +112,7 @@ class Assertions(ABC):
         Raises:
             TimeoutError: the group did not become stable; the message has its state.
         """
-        return self._wait(Stability(group_id, members), timeout_s, "wait_until_stable")
+        return self._wait(Stable(group_id, members), timeout_s, "wait_until_stable")
 
     def wait_until_reading(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
@@ -377,7 +377,7 @@ class AsyncServer:
     async def wait_until_stable(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
     ) -> GroupDescription:
-        return await self._wait(Stability(group_id, members), timeout_s)
+        return await self._wait(Stable(group_id, members), timeout_s)
 
     async def wait_until_reading(
         self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S

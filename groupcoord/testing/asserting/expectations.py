@@ -51,7 +51,7 @@ class Wanted(Protocol[T_co]):
 
 
 @frozen
-class Stability:
+class Stable:
     """A group is Stable with the wanted number of members; None for at least one."""
 
     group_id: str
@@ -62,19 +62,15 @@ class Stability:
 
     def __str__(self) -> str:
         count = "" if self.members is None else f" with {counted(self.members, 'member')}"
-        return f"group {self.group_id!r} is not stable{count}"
+        return f"group {self.group_id!r} is not {type(self).__name__.lower()}{count}"
 
 
-@frozen
-class Reading:
+class Reading(Stable):
     """Each member of a group has fetched from each partition that it owns."""
-
-    group_id: str
-    members: int | None
 
     def look(self, broker: Broker) -> tuple[GroupDescription | None, str | None]:
         assert isinstance(broker, ObservedBroker)
-        group, reason = look_whether_stable(broker, self.group_id, self.members)
+        group, reason = super().look(broker)
         if group is None:
             return None, reason
         waiting = list(self._waiting(broker, group))
@@ -106,10 +102,6 @@ class Reading:
                     missing.append(f"{topic}-{index}")
             if missing:
                 yield f"{member.member_id} (client {member.client_id!r}) has not fetched from {some(missing)}"
-
-    def __str__(self) -> str:
-        count = "" if self.members is None else f" with {counted(self.members, 'member')}"
-        return f"group {self.group_id!r} is not reading{count}"
 
 
 @frozen

@@ -19,7 +19,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
-from groupcoord.testing.asserting.expectations import LOOK_AGAIN_S, WAIT_S, Attempts, Reading, Stability, Wanted
+from groupcoord.testing.asserting.expectations import LOOK_AGAIN_S, WAIT_S, Attempts, Reading, Stable, Wanted
 from groupcoord.testing.asserting.groups import GroupDescription, committed_offsets, describe_group, describe_groups
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.faults.control import Control
@@ -46,13 +46,6 @@ NOT_SERVED = frozenset(
     )
 )
 """Methods of ``Control`` that take or return Python objects, or that only this process needs."""
-
-COMMANDS: Mapping[str, Callable[..., Any]] = {
-    name: word
-    for name, word in vars(Control).items()
-    if isfunction(word) and not name.startswith("_") and name not in NOT_SERVED
-}
-"""Methods of ``Control`` by the path of ``POST /word``: every fault."""
 
 
 class Observer:
@@ -93,7 +86,7 @@ class Observer:
         self._request_log.clear()
 
     async def wait_until_stable(self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S) -> Any:
-        return await self._wait(Stability(group_id, members), timeout_s)
+        return await self._wait(Stable(group_id, members), timeout_s)
 
     async def wait_until_reading(self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S) -> Any:
         return await self._wait(Reading(group_id, members), timeout_s)
@@ -110,19 +103,13 @@ class Observer:
             await asyncio.sleep(LOOK_AGAIN_S)
 
 
-QUERIES: Mapping[str, Callable[..., Any]] = {
-    word.__name__: word
-    for word in (
-        Observer.groups,
-        Observer.group,
-        Observer.committed,
-        Observer.requests,
-        Observer.clear_requests,
-        Observer.wait_until_stable,
-        Observer.wait_until_reading,
-    )
-}
-"""Methods of ``Observer`` by the path of ``POST /word``."""
+def _public_methods(kind: type) -> dict[str, Callable[..., Any]]:
+    methods = {name: method for name, method in vars(kind).items() if isfunction(method)}
+    return {name: method for name, method in methods.items() if not name.startswith("_") and name not in NOT_SERVED}
+
+
+COMMANDS, QUERIES = _public_methods(Control), _public_methods(Observer)
+"""Every fault and query, by the path of ``POST /fail_next`` …"""
 
 JSON_TYPES = (str, int, float, bool, dict, type(None))
 

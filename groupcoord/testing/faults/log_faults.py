@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from groupcoord.broker.broker import Broker
 from groupcoord.errors import ErrorCode, UnknownNameError
@@ -10,14 +10,11 @@ from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.host.server import Server
 from groupcoord.log_store import (
     AppendTimedOutError,
-    LogRecord,
-    LogStore,
     LogStoreError,
     NotEnoughReplicasError,
     NotLeaderError,
     RecordTooLargeError,
     StorageError,
-    Ticket,
 )
 from groupcoord.testing.contracts.faulty_store import Answer, FaultyLogStore
 from groupcoord.testing.faults.rules import error_named
@@ -38,27 +35,12 @@ def append_error(error: ErrorCode | str | int) -> LogStoreError:
     return kind("injected by a test")
 
 
-class _PassingStore(FaultyLogStore):
-    """Store with faults that calls a function when none are left."""
-
-    def __init__(self, store: LogStore, on_idle: Callable[[], None]) -> None:
-        super().__init__(store)
-        self._on_idle = on_idle
-
-    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
-        try:
-            return super().append(partition, ticket, records)
-        finally:
-            if self.is_idle:
-                self._on_idle()
-
-
 class LogFaults:
-    """Log store with faults, between the coordinators of the nodes and their store while there are faults."""
+    """Log store with faults, between the coordinators of the nodes and their store from a fault to :meth:`release`."""
 
     def __init__(self, running: Mapping[int, Server]) -> None:
         self._running = running
-        self._store: _PassingStore | None = None
+        self._store: FaultyLogStore | None = None
 
     def forget(self) -> None:
         self._store = None
@@ -111,7 +93,7 @@ class LogFaults:
             brokers = [server.broker for server in self._running.values()]
             if not brokers:
                 raise NoSuchNodeError("no node runs: all have crashed; restart() them")
-            self._store = _PassingStore(brokers[0].log_store, self._step_aside)
+            self._store = FaultyLogStore(brokers[0].log_store)
             for broker in brokers:
                 broker.coordinator.log_store = self._store
         return self._store
