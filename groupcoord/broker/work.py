@@ -90,28 +90,21 @@ class Wakes(Timed, Protocol):
     on_earlier: list[Callable[[], None]]
 
 
-class Waker:
-    """Base of parts that call ``on_earlier``."""
+STALE_TIMERS_LIMIT = 64
+
+
+class Timers:
+    """Callbacks by deadline; equal deadlines in the order of :meth:`add`."""
 
     def __init__(self) -> None:
         self.on_earlier: list[Callable[[], None]] = []
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._heap: list[tuple[int, int]] = []  # deadline and number; entries of cancelled timers remain for a while
+        self._number = 0
 
     def wake_earlier(self) -> None:
         for call in self.on_earlier:
             call()
-
-
-STALE_TIMERS_LIMIT = 64
-
-
-class Timers(Waker):
-    """Callbacks by deadline; equal deadlines in the order of :meth:`add`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._calls: dict[int, Callable[[], None]] = {}
-        self._heap: list[tuple[int, int]] = []  # deadline and number; entries of cancelled timers remain for a while
-        self._number = 0
 
     def add(self, deadline_ms: int, call: Callable[[], None]) -> int:
         self._number += 1
