@@ -394,33 +394,12 @@ class KafkaCluster:
     def committed_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
         wanted = [{"group_id": one, "member_id": None, "member_epoch": -1, "topics": None} for one in group_ids]
         values = self._ask(broker, _OFFSET_FETCH, {"groups": wanted, "require_stable": False})
-        return _offsets_by_group(
-            values,
-            lambda topic, one: CommittedOffset(
-                topic["name"],
-                one["partition_index"],
-                one["committed_offset"],
-                one["committed_leader_epoch"],
-                one["metadata"] or "",
-                one["error_code"],
-            ),
-        )
+        return _offsets_by_group(values, "name", "committed_offset", "committed_leader_epoch")
 
     def share_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
         wanted = [{"group_id": one, "topics": None} for one in group_ids]
         values = self._ask(broker, _DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": wanted})
-        return _offsets_by_group(
-            values,
-            lambda topic, one: CommittedOffset(
-                topic["topic_name"],
-                one["partition_index"],
-                one["start_offset"],
-                one["leader_epoch"],
-                "",
-                one["error_code"],
-                lag if (lag := one.get("lag", -1)) >= 0 else None,
-            ),
-        )
+        return _offsets_by_group(values, "topic_name", "start_offset", "leader_epoch")
 
     # ------------------------------------------------------------ connections
 
@@ -532,16 +511,24 @@ def _source_topics(subtopology: Values) -> tuple[str, ...]:
     return (*subtopology["source_topics"], *(one["name"] for one in subtopology["repartition_source_topics"]))
 
 
-def _offsets_by_group(
-    values: Values, offset_of: Callable[[Values, Values], CommittedOffset]
-) -> dict[str, GroupOffsets]:
-    return {
-        group["group_id"]: GroupOffsets(
-            group["error_code"],
-            tuple(offset_of(topic, one) for topic in group["topics"] for one in topic["partitions"]),
-        )
-        for group in values["groups"]
-    }
+def _offsets_by_group(values: Values, topic_name: str, offset: str, epoch: str) -> dict[str, GroupOffsets]:
+    found: dict[str, GroupOffsets] = {}
+    for group in values["groups"]:
+        offsets = [
+            CommittedOffset(
+                topic[topic_name],
+                one["partition_index"],
+                one[offset],
+                one[epoch],
+                one.get("metadata") or "",
+                one["error_code"],
+                lag if (lag := one.get("lag", -1)) >= 0 else None,
+            )
+            for topic in group["topics"]
+            for one in topic["partitions"]
+        ]
+        found[group["group_id"]] = GroupOffsets(group["error_code"], tuple(offsets))
+    return found
 
 
 FIRST_ANSWER_MS = 4_000

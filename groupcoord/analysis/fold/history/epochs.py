@@ -1,4 +1,4 @@
-"""Groups with member epochs in records: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071)."""
+"""Groups and memberships with epochs in records: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
