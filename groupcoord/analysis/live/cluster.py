@@ -489,21 +489,16 @@ def _fetch_request(partition: TopicPartition, topic_id: UUID, offset: int, max_b
 
 
 def _described(group_type: str, one: Values) -> DescribedGroup:
-    if group_type != CLASSIC:
-        topology = one.get("topology") or {}
-        return DescribedGroup(
-            one["error_code"],
-            one["group_state"],
-            group_type.lower(),
-            one.get("assignor_name") or None,
-            one["group_epoch"],
-            one["assignment_epoch"],
-            tuple(one["members"]),
-            {sub["subtopology_id"]: _source_topics(sub) for sub in topology.get("subtopologies") or ()},
-        )
-    protocol = one["protocol_data"] or None
+    topology = one.get("topology") or {}
     return DescribedGroup(
-        one["error_code"], one["group_state"], one["protocol_type"], protocol, None, None, tuple(one["members"])
+        one["error_code"],
+        one["group_state"],
+        one.get("protocol_type", group_type.lower()),
+        one.get("protocol_data", one.get("assignor_name")) or None,
+        one.get("group_epoch"),
+        one.get("assignment_epoch"),
+        tuple(one["members"]),
+        {sub["subtopology_id"]: _source_topics(sub) for sub in topology.get("subtopologies") or ()},
     )
 
 
