@@ -8,8 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen
-
+from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode

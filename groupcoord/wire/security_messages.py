@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from attrs import define
-
+from groupcoord.core.fast_construct import define
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 
