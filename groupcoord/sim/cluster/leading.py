@@ -86,35 +86,72 @@ class ClusterOptions:
     load_step_ms: int = 10
 
 
-class LedNode(Protocol):
-    """Node as seen by the objects that assign leaders and serve share groups."""
+class NodeProcess(ABC):
+    """Process of a node, and the leaders that it knows.
 
-    node_id: int
-    name: str
-    is_up: bool
-    stalled_until_ms: int
-    leaders_known: list[tuple[int, int]]
+    Its actions wait while it is stalled, and are dropped when it has ended.
 
-    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool: ...
+    Attributes:
+        leaders_known: last leader and epoch of each log partition of which the node was notified.
+    """
 
-    def leads(self, partition: int) -> bool: ...
+    def __init__(self, node_id: int, scheduler: Scheduler, leaders: Sequence[Leader]) -> None:
+        self.node_id = node_id
+        self.name = f"node {node_id}"
+        self.is_up = False
+        self.stalled_until_ms = 0
+        self.leaders_known: list[tuple[int, int]] = []
+        self._scheduler = scheduler
+        self._leaders = leaders
+        self._life = 0
 
-    def led_epoch(self, partition: int) -> int | None: ...
+    def at(self, time_ms: int, act: Callable[[Any], None], argument: Any = None) -> None:
+        """Schedule an action of the present process."""
+        self._scheduler.at(time_ms, rank_of_node(self.node_id), self._go_on, (self._life, act, argument))
 
-    def known_leader(self, partition: int) -> int: ...
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
+        """Return whether the process is stalled. If so, schedule the action for when it continues."""
+        if self._scheduler.time_ms >= self.stalled_until_ms:
+            return False
+        self.at(self.stalled_until_ms, act, argument)
+        return True
 
+    def _go_on(self, action: tuple[int, Callable[[Any], None], Any]) -> None:
+        life, act, argument = action
+        if life == self._life and self.is_up and not self.is_stalled(act, argument):
+            act(argument)
+
+    def known_leader(self, partition: int) -> int:
+        return self.leaders_known[partition][0]
+
+    def led_epoch(self, partition: int) -> int | None:
+        """Return the epoch in which this node leads a log partition, as far as it knows, or None."""
+        node_id, epoch = self.leaders_known[partition]
+        return epoch if node_id == self.node_id else None
+
+    def leads(self, partition: int) -> bool:
+        leader = self._leaders[partition]
+        return leader.node_id == self.node_id and self.leaders_known[partition] == leader
+
+    @abstractmethod
     def leader_changed(self, change: tuple[int, int, int]) -> None: ...
 
+    @abstractmethod
     def load_shared(self, partition: int, epoch: int) -> None: ...
 
+    @abstractmethod
     def settle_after(self, partition: int) -> None: ...
 
+    @abstractmethod
     def settle_all(self) -> None: ...
 
+    @abstractmethod
     def failed(self, partition: int) -> None: ...
 
+    @abstractmethod
     def send_answer(self, exchange: Exchange, response: Response) -> None: ...
 
+    @abstractmethod
     def found_out(self, found: ShareCoordinatorAnswered) -> None: ...
 
 
@@ -132,38 +169,38 @@ class Leading(ABC):
     def __init__(self, log: ClusterLog, lease_ms: int | None) -> None:
         self.log = log
         self.lease_ms = lease_ms
-        self.nodes: Sequence[LedNode] = ()
+        self.nodes: Sequence[NodeProcess] = ()
         self.on_change: Callable[[str, str], None] = ignore
         self.on_look: Callable[[int, int, int], None] = ignore
 
     @abstractmethod
-    def way_of(self, node: LedNode, life: int) -> NodeLog | SharedWay: ...
+    def way_of(self, node: NodeProcess, life: int) -> NodeLog | SharedWay: ...
 
     @abstractmethod
     def start(self) -> None: ...
 
     @abstractmethod
-    def move(self, partition: int, node: LedNode) -> None:
+    def move(self, partition: int, node: NodeProcess) -> None:
         """Move a log partition to another node if that is up."""
 
-    def is_missing(self, node: LedNode, *, is_dead: bool) -> None:  # noqa: B027
+    def is_missing(self, node: NodeProcess, *, is_dead: bool) -> None:  # noqa: B027
         """Handle a node that crashed or stalled."""
 
-    def is_back(self, node: LedNode) -> None:  # noqa: B027
+    def is_back(self, node: NodeProcess) -> None:  # noqa: B027
         """Handle the restart of a node."""
 
     @abstractmethod
     def write_foreign(self, partition: int, entry: LogRecord) -> None: ...
 
     @abstractmethod
-    def owner_of(self, node: LedNode, partition: int) -> int:
+    def owner_of(self, node: NodeProcess, partition: int) -> int:
         """Return the leader of a log partition that a node knows, or -1."""
 
     @abstractmethod
-    def epoch_of(self, node: LedNode, partition: int) -> int:
+    def epoch_of(self, node: NodeProcess, partition: int) -> int:
         """Return the epoch in which a node owns a log partition or last owned it, or -1."""
 
-    def has_all(self, node: LedNode, partition: int) -> bool:
+    def has_all(self, node: NodeProcess, partition: int) -> bool:
         """Return whether a node that does not lead a log partition knows all its records."""
         return False
 
@@ -184,7 +221,7 @@ class Controlled(Leading):
         self._notice_key = stable_number(seed, "words of the controller")
         log.on_look = lambda epoch, began_ms: self.on_look(0, epoch, began_ms)
 
-    def way_of(self, node: LedNode, life: int) -> NodeLog | SharedWay:
+    def way_of(self, node: NodeProcess, life: int) -> NodeLog | SharedWay:
         return NodeLog(
             self.log, node.node_id, node.leads, self._scheduler, node.settle_after, node.failed, self.lease_ms
         )
@@ -193,7 +230,7 @@ class Controlled(Leading):
         for partition in range(len(self._epochs)):
             self._elect(partition, self.nodes[partition % len(self.nodes) if self.lease_ms is None else 0])
 
-    def _elect(self, partition: int, leader: LedNode) -> None:
+    def _elect(self, partition: int, leader: NodeProcess) -> None:
         """Elect a leader. The notification reaches each node after its own delay, in order."""
         self._epochs[partition] = epoch = self._epochs[partition] + 1
         former, lease_ms, node_id = self.log.leaders[partition], self.lease_ms, leader.node_id
@@ -210,7 +247,7 @@ class Controlled(Leading):
                 )
                 self._scheduler.at(heard_ms, WORLD_RANK, node.leader_changed, (partition, node_id, epoch))
 
-    def move(self, partition: int, node: LedNode) -> None:
+    def move(self, partition: int, node: NodeProcess) -> None:
         if node.is_up and self.log.leaders[partition].node_id != node.node_id:
             moved = [partition] if self.lease_ms is None else list(range(len(self._epochs)))
             words = f"log partition {partition} moves" if len(moved) == 1 else f"log partitions {_listed(moved)} move"
@@ -218,12 +255,12 @@ class Controlled(Leading):
             for index in moved:
                 self._elect(index, node)
 
-    def is_missing(self, node: LedNode, *, is_dead: bool) -> None:
+    def is_missing(self, node: NodeProcess, *, is_dead: bool) -> None:
         detection_ms = self._options.failure_detection_ms
         if detection_ms is not None and (is_dead or self.lease_ms is not None):
             self._scheduler.at(self._scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
 
-    def _take_over(self, dead: LedNode) -> None:
+    def _take_over(self, dead: NodeProcess) -> None:
         now_ms = self._scheduler.time_ms
         alive = [node for node in self.nodes if node.is_up and node.stalled_until_ms <= now_ms]
         if (dead.is_up and dead.stalled_until_ms <= now_ms) or not alive:
@@ -235,7 +272,7 @@ class Controlled(Leading):
             place = place if self.lease_ms is None else 0  # an owned log moves as a whole
             self._elect(partition, alive[(place + dead.node_id) % len(alive)])
 
-    def is_back(self, node: LedNode) -> None:
+    def is_back(self, node: NodeProcess) -> None:
         for partition, leader in enumerate(self.log.leaders):
             if leader.node_id == node.node_id or leader == NOBODY:
                 self._elect(partition, node)
@@ -245,10 +282,10 @@ class Controlled(Leading):
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
         self.log.write_foreign(partition, entry)
 
-    def owner_of(self, node: LedNode, partition: int) -> int:
+    def owner_of(self, node: NodeProcess, partition: int) -> int:
         return node.leaders_known[partition][0]
 
-    def epoch_of(self, node: LedNode, partition: int) -> int:
+    def epoch_of(self, node: NodeProcess, partition: int) -> int:
         # Only an owned log has owners, and it is a single place.
         return max((epoch for node_id, epoch in node.leaders_known if node_id == node.node_id), default=-1)
 
@@ -412,7 +449,7 @@ class SharedWay:
     """
 
     def __init__(
-        self, node: LedNode, name: str, slots: SharedSlots, log: ClusterLog, network: Network, scheduler: Scheduler
+        self, node: NodeProcess, name: str, slots: SharedSlots, log: ClusterLog, network: Network, scheduler: Scheduler
     ) -> None:
         options = slots.options
         self.store = SlotStore(
@@ -484,26 +521,24 @@ class SharedWay:
     # ------------------------------------------------------------ beats
 
     def _beat(self, number: int) -> None:
-        if self._is_over or number != self._beat_number or self._node.is_stalled(self._beat, number):
+        if number != self._beat_number:
             return
         self._beat_number, self._is_beating, self._is_beat_wanted = number + 1, True, False
         now_ms, key, content = self._scheduler.time_ms, self._moment(), self.sharing.announcement()
         due = self._beat_number, now_ms, key
         if not self._is_lost(key):
             self._scheduler.at(self._arrival_ms(key), self._rank, self._beat_arrives, (due, content))
-        self._scheduler.at(now_ms + self._slots.options.dead_ms, self._rank, self._beat_is_given_up, due[0])
+        self._node.at(now_ms + self._slots.options.dead_ms, self._beat_is_given_up, due[0])
 
     def _beat_arrives(self, beat: tuple[tuple[int, int, int], bytes]) -> None:
         (number, began_ms, key), content = beat
         beats = self._slots.beat(self._name, content)
         if not self._is_lost(~key):
-            self._scheduler.at(self._arrival_ms(~key), self._rank, self._beat_is_heard, (number, began_ms, beats))
+            self._node.at(self._arrival_ms(~key), self._beat_is_heard, (number, began_ms, beats))
 
     def _beat_is_heard(self, heard: tuple[int, int, list[Beat]]) -> None:
         number, began_ms, beats = heard
         if self._is_over or number != self._beat_number or not self._is_beating:
-            return
-        if self._node.is_stalled(self._beat_is_heard, heard):
             return
         assert self._coordinator is not None, "it was started"
         self.answers_late = not self._coordinator.may_answer()
@@ -515,9 +550,7 @@ class SharedWay:
         self._end_beat(began_ms)
 
     def _beat_is_given_up(self, number: int) -> None:
-        if self._is_over or number != self._beat_number or not self._is_beating:
-            return
-        if self._node.is_stalled(self._beat_is_given_up, number):
+        if number != self._beat_number or not self._is_beating:
             return
         self.sharing.not_heard(StorageError("the beat was lost"))
         self._end_beat(self._scheduler.time_ms)
@@ -528,11 +561,11 @@ class SharedWay:
         self.answers_late = False
         self._work(None)
         next_ms = self._scheduler.time_ms if self._is_beat_wanted else began_ms + self._slots.options.beat_ms
-        self._scheduler.at(next_ms, self._rank, self._beat, self._beat_number)
+        self._node.at(next_ms, self._beat, self._beat_number)
 
     def _want_beat(self) -> None:
         if not self._is_beating and not self._is_beat_wanted:
-            self._scheduler.at(self._scheduler.time_ms, self._rank, self._beat, self._beat_number)
+            self._node.at(self._scheduler.time_ms, self._beat, self._beat_number)
         self._is_beat_wanted = True
 
     # ------------------------------------------------------------ the store's work
@@ -540,7 +573,7 @@ class SharedWay:
     def _note_work(self) -> None:
         if not self._is_work_noted:
             self._is_work_noted = True
-            self._scheduler.at(self._scheduler.time_ms, self._rank, self._work)
+            self._node.at(self._scheduler.time_ms, self._work)
 
     def _work(self, _: None) -> None:
         if self._is_over or self._node.is_stalled(self._work, None):
@@ -606,7 +639,7 @@ class Replicated(Leading):
     def _report_fence(self, node_id: int, partition: int) -> None:
         self.on_change(f"node {node_id}", f"takes log partition {partition} over")
 
-    def way_of(self, node: LedNode, life: int) -> SharedWay:
+    def way_of(self, node: NodeProcess, life: int) -> SharedWay:
         name = f"{node.node_id}.{life}"
         way = SharedWay(node, name, self.slots, self.log, self._network, self._scheduler)
         self._ways[node.node_id] = way
@@ -614,13 +647,13 @@ class Replicated(Leading):
 
     def start(self) -> None: ...
 
-    def move(self, partition: int, node: LedNode) -> None:
+    def move(self, partition: int, node: NodeProcess) -> None:
         """Move a log partition to another replica for a while; a stalled one takes it when it continues."""
         if node.is_up:
             self.on_change("somebody", f"lets {node.name} take log partition {partition} over")
             self._seize((node, partition))
 
-    def _seize(self, taken: tuple[LedNode, int]) -> None:
+    def _seize(self, taken: tuple[NodeProcess, int]) -> None:
         node, partition = taken
         if not node.is_stalled(self._seize, taken):
             self._ways[node.node_id].seize(partition)
@@ -628,13 +661,13 @@ class Replicated(Leading):
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
         self.slots.write_foreign(partition, entry)
 
-    def owner_of(self, node: LedNode, partition: int) -> int:
+    def owner_of(self, node: NodeProcess, partition: int) -> int:
         return self._ways[node.node_id].owner_of(partition)
 
-    def epoch_of(self, node: LedNode, partition: int) -> int:
+    def epoch_of(self, node: NodeProcess, partition: int) -> int:
         return self._ways[node.node_id].epochs.get(partition, -1)
 
-    def has_all(self, node: LedNode, partition: int) -> bool:
+    def has_all(self, node: NodeProcess, partition: int) -> bool:
         """Return whether the slots that the node does not know contain only fences of abandoned take-overs."""
         return self._ways[node.node_id].has_all(partition)
 

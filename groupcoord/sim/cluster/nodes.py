@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.config.group_settings import ConsumerGroupSettings
@@ -15,7 +15,7 @@ from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorA
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
-from groupcoord.sim.cluster.leading import ClusterOptions, Controlled, Leading, Replicated, SharedWay
+from groupcoord.sim.cluster.leading import ClusterOptions, Controlled, Leading, NodeProcess, Replicated, SharedWay
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.share_groups import SharedTopics, ShareServer
 from groupcoord.sim.cluster.topics import Topics
@@ -28,7 +28,6 @@ from groupcoord.sim.kernel import (
     SimulatedConnection,
     ignore,
     mixed,
-    rank_of_node,
     stable_number,
 )
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
@@ -36,31 +35,23 @@ from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 RELOAD_PAUSE_MS = 1_000
 
 
-class CoordinatorNode:
+class CoordinatorNode(NodeProcess):
     """Node with a coordinator, which lives from :meth:`start` to :meth:`crash`.
 
     Attributes:
         touched: log partitions that may have changed since this set was last cleared.
-        leaders_known: last leader and epoch of each log partition of which the node was notified.
     """
 
     def __init__(self, node_id: int, cluster: SimulatedCluster) -> None:
-        self.node_id = node_id
-        self.name = f"node {node_id}"
+        super().__init__(node_id, cluster.scheduler, cluster.log.leaders)
         self.address = Node(node_id, f"node-{node_id}", 9092)
-        self.is_up = False
         self.coordinator: GroupCoordinator | None = None
         self.log: NodeLog | SharedWay | None = None
         self.shares: ShareServer | None = None
         self.outstanding: dict[Exchange, None] = {}
         self.touched: set[int] = set()
-        self.stalled_until_ms = 0
-        self.leaders_known: list[tuple[int, int]] = []
         self._cluster = cluster
-        self._scheduler = cluster.scheduler
         self._connections: dict[SimulatedConnection, None] = {}
-        self._life = 0
-        self._rank = rank_of_node(node_id)
         self._tick_ms: int | None = None
         self._advances = -1
         self._loading: dict[int, int] = {}
@@ -111,27 +102,6 @@ class CoordinatorNode:
     def _owner(self, partition: int) -> Node | None:
         node_id = self._cluster.leading.owner_of(self, partition)
         return None if node_id < 0 else self._cluster.nodes[node_id - 1].address
-
-    def known_leader(self, partition: int) -> int:
-        return self.leaders_known[partition][0]
-
-    def led_epoch(self, partition: int) -> int | None:
-        """Return the epoch in which this node leads a log partition, as far as it knows, or None."""
-        node_id, epoch = self.leaders_known[partition]
-        return epoch if node_id == self.node_id else None
-
-    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Return whether the process is stalled. If so, schedule the call for when the same process continues."""
-        if self._scheduler.time_ms >= self.stalled_until_ms:
-            return False
-        later = self._life, act, argument
-        self._scheduler.at(self.stalled_until_ms, self._rank, self._go_on, later)
-        return True
-
-    def _go_on(self, later: tuple[int, Callable[[Any], None], Any]) -> None:
-        life, act, argument = later
-        if life == self._life and self.coordinator is not None:
-            act(argument)
 
     # ------------------------------------------------------------ requests
 
@@ -230,14 +200,11 @@ class CoordinatorNode:
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None and (self._tick_ms is None or deadline_ms < self._tick_ms):
             self._tick_ms = deadline_ms
-            self._scheduler.at(deadline_ms, self._rank, self._tick, (self._life, deadline_ms))
+            self.at(deadline_ms, self._tick, deadline_ms)
 
-    def _tick(self, due: tuple[int, int]) -> None:
-        if self.is_stalled(self._tick, due):
-            return
-        life, deadline_ms = due
+    def _tick(self, deadline_ms: int) -> None:
         coordinator = self.coordinator
-        if life != self._life or deadline_ms != self._tick_ms or coordinator is None:
+        if deadline_ms != self._tick_ms or coordinator is None:
             return
         self._tick_ms = None
         next_ms = coordinator.next_deadline_ms()
@@ -288,11 +255,11 @@ class CoordinatorNode:
         assert self.coordinator is not None
         if self.coordinator.begin_load(partition, epoch):
             self._loading[partition] = 0
-            self._load_on((self._life, partition))
+            self._load_on(partition)
 
     def _schedule_leader_changes(self) -> None:
         heard_ms = self._scheduler.time_ms + self._cluster.options.metadata_delay_max_ms
-        self._scheduler.at(heard_ms, self._rank, self._go_on, (self._life, self._apply_leaders, None))
+        self.at(heard_ms, self._apply_leaders)
 
     def _apply_leaders(self, _: None) -> None:
         for partition, leader in enumerate(self._cluster.log.leaders):
@@ -301,10 +268,6 @@ class CoordinatorNode:
 
     def owner_epoch(self, partition: int) -> int:
         return self._cluster.leading.epoch_of(self, partition)
-
-    def leads(self, partition: int) -> bool:
-        leader = self._cluster.log.leaders[partition]
-        return leader.node_id == self.node_id and self.leaders_known[partition] == leader
 
     def is_up_to_date(self, partition: int) -> bool:
         """Return whether this node serves a log partition and no other node may have written to it since."""
@@ -316,12 +279,8 @@ class CoordinatorNode:
             and (self.leads(partition) or self._cluster.leading.has_all(self, partition))
         )
 
-    def _load_on(self, step: tuple[int, int]) -> None:
-        if self.is_stalled(self._load_on, step):
-            return
-        life, partition = step
-        if life != self._life or self.coordinator is None:
-            return
+    def _load_on(self, partition: int) -> None:
+        assert self.coordinator is not None
         if self.coordinator.status(partition) is PartitionStatus.LOADING:
             options = self._cluster.options
             # The duration depends on the records left after compaction, not on the replaced ones. Steps before the last
@@ -338,23 +297,20 @@ class CoordinatorNode:
                 self.failed(partition)
                 is_loaded = True
             if not is_loaded:
-                self._scheduler.at(self._scheduler.time_ms + options.load_step_ms, self._rank, self._load_on, step)
+                self.at(self._scheduler.time_ms + options.load_step_ms, self._load_on, partition)
         self.settle_after(partition)
 
     def failed(self, partition: int) -> None:
         """Schedule another load, as a host does."""
-        self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
+        self.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._reload, partition)
 
-    def _reload(self, due: tuple[int, int]) -> None:
-        if self.is_stalled(self._reload, due):
-            return
-        life, partition = due
+    def _reload(self, partition: int) -> None:
         coordinator = self.coordinator
-        if life == self._life and coordinator is not None:
-            is_ours = coordinator.lost is None or self.leads(partition)
-            if coordinator.status(partition) is PartitionStatus.FAILED and is_ours:
-                self._begin_load(partition, self.leaders_known[partition][1])
-            self.settle_after(partition)
+        assert coordinator is not None
+        is_ours = coordinator.lost is None or self.leads(partition)
+        if coordinator.status(partition) is PartitionStatus.FAILED and is_ours:
+            self._begin_load(partition, self.leaders_known[partition][1])
+        self.settle_after(partition)
 
 
 class KnownGroup(NamedTuple):

@@ -47,7 +47,7 @@ from groupcoord.coordinator.share_coordinator import ShareCoordinator
 from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered, known_ends
 from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.errors import ErrorCode
-from groupcoord.sim.cluster.leading import LedNode
+from groupcoord.sim.cluster.leading import NodeProcess
 from groupcoord.sim.cluster.log import NodeLog
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel import Exchange, Latency, SimulatedConnection, rank_of_node
@@ -222,7 +222,7 @@ class _Question:
 class ShareServer:
     """Share groups on a node; the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator."""
 
-    def __init__(self, node: LedNode, shared: SharedTopics, latency: Latency) -> None:
+    def __init__(self, node: NodeProcess, shared: SharedTopics, latency: Latency) -> None:
         self._node, self._shared, self._latency = node, shared, latency
         self._scheduler = scheduler = shared.scheduler
         self._rank = rank_of_node(node.node_id)
@@ -330,10 +330,10 @@ class ShareServer:
         next_ms = min((each for each in deadlines_ms if each is not None), default=None)
         if next_ms is not None and (self._tick_ms is None or next_ms < self._tick_ms):
             self._tick_ms = next_ms
-            self._scheduler.at(next_ms, self._rank, self._tick, next_ms)
+            self._node.at(next_ms, self._tick, next_ms)
 
     def _tick(self, due_ms: int) -> None:
-        if not self._is_up or due_ms != self._tick_ms or self._node.is_stalled(self._tick, due_ms):
+        if due_ms != self._tick_ms:
             return
         self._tick_ms = None
         self._persister.timers.tick(self._scheduler.time_ms)
@@ -375,10 +375,10 @@ class ShareServer:
     def answered_later(self, question: _Question, response: ShareStateResponse) -> None:
         """Schedule the arrival of a response, with the latency of the leader that is known now."""
         arrival_ms = self._scheduler.time_ms + self._travel_ms(self._node.known_leader(STATES_PARTITION))
-        self._scheduler.at(arrival_ms, self._rank, self._take_answer, (question, response))
+        self._node.at(arrival_ms, self._take_answer, (question, response))
 
     def _take_answer(self, answered: tuple[_Question, ShareStateResponse]) -> None:
-        if self._is_up and not self._node.is_stalled(self._take_answer, answered):
+        if self._is_up:
             question, response = answered
             question.token.answer(response)
             self.settle()
