@@ -383,34 +383,29 @@ def _transactional(
 ) -> list[GeneratedBatch]:
     producer_id, producer_epoch = draw(_producer_ids), draw(st.integers(0, 2**15 - 1))
     made: list[GeneratedBatch] = []
-    for _ in range(draw(st.integers(0, 2))):
-        found, last_offset = draw(_placed_records(keys_and_values, base_offset, MAGIC_V2))
+
+    def add(found: list[BatchRecord], last_offset: int, *, is_control: bool = False, **options: Any) -> None:
         data = encode_any_batch(
             found,
             base_offset=base_offset,
             last_offset=last_offset,
-            codec=draw(st.sampled_from(sorted(codecs))),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            base_sequence=0,
             is_transactional=True,
+            is_control=is_control,
+            **options,
         )
-        made.append(GeneratedBatch(data, tuple(found), last_offset + 1, producer_id, producer_epoch, True))
+        batch = GeneratedBatch(data, tuple(found), last_offset + 1, producer_id, producer_epoch, True, is_control)
+        made.append(batch)
+
+    for _ in range(draw(st.integers(0, 2))):
+        found, last_offset = draw(_placed_records(keys_and_values, base_offset, MAGIC_V2))
+        add(found, last_offset, codec=draw(st.sampled_from(sorted(codecs))), base_sequence=0)
         base_offset = last_offset + 1
     if draw(st.booleans()):
         key = bytes((0, 0, 0, draw(st.integers(0, 1))))
         value = b"\x00\x00" + draw(_int32s).to_bytes(4, "big", signed=True)
-        marker = (base_offset, draw(_timestamps), key, value)
-        data = encode_any_batch(
-            [marker],
-            base_offset=base_offset,
-            last_offset=base_offset,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_transactional=True,
-            is_control=True,
-        )
-        made.append(GeneratedBatch(data, (marker,), base_offset + 1, producer_id, producer_epoch, True, True))
+        add([(base_offset, draw(_timestamps), key, value)], base_offset, is_control=True)
     return made
 
 

@@ -9,15 +9,14 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from enum import Enum
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -241,10 +240,7 @@ def _advertise(properties: Mapping[str, str | int | float], advertised_port: int
     return {**properties, "advertised.listeners": f"{listeners.partition('://')[0]}://{HOST}:{advertised_port}"}
 
 
-class _End(Enum):
-    STOP = "in order, and for good"
-    PAUSE = "in order"
-    KILL = "as a process that is killed"
+Ending = Callable[[NodesUnderTest], Coroutine[Any, Any, None]]
 
 
 class ServerClock:
@@ -354,7 +350,7 @@ class ServerThread(FaultWords, Assertions):
         self.asyncio = AsyncServer(self)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._ending: asyncio.Future[_End]
+        self._ending: asyncio.Future[Ending]
         self.port = 0
 
     @property
@@ -426,7 +422,7 @@ class ServerThread(FaultWords, Assertions):
             RuntimeError: the server did not stop in time.
             FaultFunctionError: a function passed to :meth:`on` raised.
         """
-        self._end(_End.STOP)
+        self._end(partial(NodesUnderTest.stop, is_final=True))
         self._cluster.forget()
         error = self._cluster.rules.take_error()
         if error is not None:
@@ -450,7 +446,7 @@ class ServerThread(FaultWords, Assertions):
             return
         if self._thread is None:
             raise RuntimeError(self._why_not_running())
-        self._end(_End.KILL)
+        self._end(NodesUnderTest.kill)
 
     def restart(self, node: int | None = None) -> None:
         """Start again on the same port with the contents of the log; a running server is stopped first.
@@ -466,10 +462,10 @@ class ServerThread(FaultWords, Assertions):
         if node is not None and self._thread is not None:
             asyncio.run_coroutine_threadsafe(servers.restart(node), self._loop).result(START_TIMEOUT_S)
             return
-        self._end(_End.PAUSE)
+        self._end(partial(NodesUnderTest.stop, is_final=False))
         self._start(node)
 
-    def _end(self, how: _End) -> None:
+    def _end(self, how: Ending) -> None:
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -631,8 +627,5 @@ class ServerThread(FaultWords, Assertions):
             await cluster.start(node)
             self.port = int(cluster.bootstrap.partition(",")[0].rpartition(":")[2])
             started.set_result(None)
-            how = await self._ending
-            if how is _End.KILL:
-                await cluster.kill()
-            else:
-                await cluster.stop(is_final=how is _End.STOP)
+            end = await self._ending
+            await end(cluster)
