@@ -300,6 +300,20 @@ def test_groups_are_deleted_with_their_states(driver: ShareDriver, members: Memb
     assert members.described.error_code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_who_waits_when_the_group_is_deleted(driver: ShareDriver, members: Members) -> None:
+    """Each request is answered, whatever the order of the share coordinator's answers."""
+    members.alter("orders", p0=7)
+    driver.host.is_slow = True
+    altered, *deleted = members.alter("orders", p0=9), driver.delete("group"), driver.delete("group")
+    driver.host.asked.reverse()
+    while driver.host.asked:
+        driver.host.answer(driver.coordinator)
+    driver.deliver()
+    results = [sent.answer(DeleteGroupsResponse).results[0].error_code for sent in deleted]
+    assert results == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NONE]
+    assert altered.answer(AlterShareGroupOffsetsResponse).error_code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_who_waits_when_the_log_is_lost(driver: ShareDriver, members: Members) -> None:
     """Requests that wait for the share coordinator fail with NOT_COORDINATOR."""
     members.alter("payments", p0=1)

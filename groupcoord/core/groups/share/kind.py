@@ -5,7 +5,7 @@ The intention of a query is written before it, and the result after it, so a res
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 from groupcoord.core.events import Cause
@@ -197,15 +197,18 @@ class ShareGroups(ModernGroups[ShareGroup, ShareDraft]):
         if isinstance(answer.question.purpose, OffsetsToDescribe):
             self._take_summaries(answer, answer.question.purpose)
             return
-        group, change = self._groups.get(answer.question.group_id), answer.question.purpose
-        # The group was loaded again or deleted, and its query with it.
-        if not isinstance(group, ShareGroup) or change not in group.changes:
-            return
-        group.changes.remove(change)
+        group: Any = self._groups.get(answer.question.group_id)
+        change = answer.question.purpose
+        is_known = isinstance(group, ShareGroup) and change in group.changes
+        if is_known:
+            group.changes.remove(change)
         if change.deletion is not None:
-            change.deletion.go_on(group.group_id, first_error(answer.error_codes()))
-        else:
+            change.deletion.go_on(answer.question.group_id, first_error(answer.error_codes()))
+        elif is_known:
             self.answered(group, answer, now_ms)
+        else:
+            # The group was deleted meanwhile. If it was loaded again, nothing waits any more.
+            self._context.effects.replies += change.refuse(ErrorCode.GROUP_ID_NOT_FOUND)
 
     def _take_summaries(self, answer: ShareCoordinatorAnswered, purpose: OffsetsToDescribe) -> None:
         if purpose not in self.describing:
