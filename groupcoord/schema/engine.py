@@ -108,7 +108,7 @@ class Structure(NamedTuple):
     """Fields in their order.
 
     Attributes:
-        made: the class of its values outside of dicts; None: a tuple; :data:`ALONE`: the value of the only field.
+        made: the class of its values outside of dicts; None: a tuple; :data:`ALONE`: the value of the first field.
         by_name: whether fields have the names of the class's attributes, rather than their order.
     """
 
@@ -118,7 +118,7 @@ class Structure(NamedTuple):
 
 
 class ALONE:
-    """``made`` of a structure that stands for the value of its only field."""
+    """``made`` of a structure that stands for the value of its first field."""
 
 
 class Custom(NamedTuple):
@@ -131,8 +131,6 @@ FieldType = Scalar | Text | Array | Structure | Custom
 
 INT8, INT16, UINT16, INT32, INT64, FLOAT64, BOOL = (Scalar(code) for code in "bhHiqd?")
 STRING, BYTES, UUID, RECORDS = (Text(kind) for kind in ("string", "bytes", "uuid", "records"))
-
-
 _NUMBERS = {"int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "int64": INT64, "float64": FLOAT64}
 TYPES: Mapping[str, FieldType] = (
     _NUMBERS | {"bool": BOOL} | {text.kind: text for text in (STRING, BYTES, UUID, RECORDS)}
@@ -179,11 +177,9 @@ def parse_structures(
 
 
 def _default(kind: FieldType, value: Any) -> Any:
-    if kind is UUID:
-        return ZERO_UUID
-    return (
-        kind.made(*value) if isinstance(kind, Structure) and kind.made and isinstance(value, tuple) and value else value
-    )
+    if isinstance(kind, Structure) and kind.made and isinstance(value, tuple) and value:
+        return kind.made(*value)
+    return ZERO_UUID if kind is UUID else value
 
 
 class Form(NamedTuple):
