@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from itertools import count
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -98,12 +99,13 @@ class _Log:
         self.store = store
         self.settle = settle
         self.expected: dict[int, list[_Entry]] = {partition: [] for partition in PARTITIONS}
-        self._numbers = dict.fromkeys(PARTITIONS, 0)
+        self._numbers = {partition: count() for partition in PARTITIONS}
 
     def append(self, partition: int, records: Sequence[Record], timestamps_ms: Sequence[int] | None = None) -> None:
         times = timestamps_ms or [1_700_000_000_000] * len(records)
         made = [LogRecord(record, timestamp_ms) for record, timestamp_ms in zip(records, times, strict=True)]
-        base_offset = append_and_settle(self.store, self._ticket(partition), made, self.settle)
+        ticket = Ticket(partition, next(self._numbers[partition]))
+        base_offset = append_and_settle(self.store, ticket, made, self.settle)
         require(type(base_offset) is int, f"append() returned {base_offset!r}, which is no offset")
         log = self.expected[partition]
         end_offset = log[-1][0] + 1 if log else 0
@@ -112,18 +114,12 @@ class _Log:
             f"offsets must grow: append() returned {base_offset}, but log partition {partition} already had a record "
             f"at {end_offset - 1}",
         )
-        for offset, record, timestamp_ms in zip(
-            range(base_offset, base_offset + len(made)), records, times, strict=True
-        ):
-            log.append(_entry(LogRecord(record, timestamp_ms, offset)))
+        timed = enumerate(zip(records, times, strict=True), base_offset)
+        log += [_entry(LogRecord(*each, offset)) for offset, each in timed]
 
     def check(self, when: str) -> None:
         for partition in PARTITIONS:
             _compare(f"{when}: log partition {partition}", self.store.read(partition), self.expected[partition])
-
-    def _ticket(self, partition: int) -> Ticket:
-        self._numbers[partition] += 1
-        return Ticket(partition, self._numbers[partition] - 1)
 
 
 def _entry(record: LogRecord) -> _Entry:
