@@ -75,9 +75,11 @@ def resolve_member(group: StreamsGroup, draft: StreamsDraft, request: StreamsGro
         return owned is not None and member.assignment.assigned.has_all(owned)
 
     holder_id = draft.state.static_members.get(request.instance_id or "")
-    if holder_id is not None:
+    if holder_id is not None and holder_id != request.member_id:
         # Kafka renames before it checks whether the member is replaced, and even if not.
         group.memory.replace_member(holder_id, request.member_id)
+        # The holder has lost its target, so its next heartbeat may change it.
+        group.steady.clear()
     member, takes_place = identify(
         draft.state,
         request.member_id,
