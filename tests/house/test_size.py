@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 72_927, "files": 438, "words": 136_555},
-    "tests": {"code": 58_880, "files": 601, "words": 81_405},
+    "groupcoord": {"code": 71_371, "files": 430, "words": 136_250},
+    "tests": {"code": 58_849, "files": 600, "words": 81_370},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
