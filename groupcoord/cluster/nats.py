@@ -339,7 +339,7 @@ SERVER_VERSION = (2, 11)
 
 EXPECTED = "Nats-Expected-Last-Sequence"
 # Two of these errors report a wrong expected sequence, but only the first has the last one.
-_WRONG_LAST, _WRONG_LAST_UNTOLD, _NO_STREAM, _NOT_NOW = 10071, 10164, 10059, 10008
+_WRONG_LAST, _WRONG_LAST_HIDDEN, _NO_STREAM, _NOT_NOW = 10071, 10164, 10059, 10008
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 
 
@@ -419,7 +419,7 @@ class NatsSlotLog(ConnectedSlotLog):
                     # A put in flight counts for the server before it is stored.
                     if last < slot or await self.read(partition, last):
                         return last
-                elif error.code != _WRONG_LAST_UNTOLD:
+                elif error.code != _WRONG_LAST_HIDDEN:
                     raise
                 await asyncio.sleep(AGAIN_S)  # another put is in flight and may fail
             else:
@@ -499,10 +499,10 @@ class NatsSlotLog(ConnectedSlotLog):
     async def _streams(self) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
         while True:
-            told = await self._ask_api("STREAM.LIST", {"offset": len(found)}) or {}
-            page = told.get("streams") or ()
+            response = await self._ask_api("STREAM.LIST", {"offset": len(found)}) or {}
+            page = response.get("streams") or ()
             found += (one["config"] for one in page)
-            if not page or len(found) >= told.get("total", 0):
+            if not page or len(found) >= response.get("total", 0):
                 return [one for one in found if str(one["name"]).startswith(f"{self._name}-")]
 
     async def _publish(self, stream: str, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> int:

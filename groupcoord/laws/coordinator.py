@@ -57,18 +57,18 @@ class LawBrokenError(GroupcoordError, AssertionError):
     """A law is broken."""
 
 
-def require(condition: bool, message: str, *told: object) -> None:
+def require(condition: bool, message: str, *values: object) -> None:
     """Raise LawBrokenError unless a condition holds.
 
     Args:
-        told: values for the braces of the message, formatted only if the law is broken.
+        values: fill the braces of the message, formatted only if the law is broken.
 
     Raises:
         LawBrokenError: it does not hold.
     """
     # Not an assert statement, which python -O would remove.
     if not condition:
-        raise LawBrokenError(message.format(*told) if told else message)
+        raise LawBrokenError(message.format(*values) if values else message)
 
 
 def error_codes(response: Response) -> list[ErrorCode]:

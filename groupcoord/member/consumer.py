@@ -553,7 +553,7 @@ class Reconciliation:
     def is_done(self) -> bool:
         return self.target == self.current
 
-    # ------------------------------------------------------------ what the coordinator tells
+    # ------------------------------------------------------------ responses of the coordinator
 
     def assigned(self, partitions: Partitions) -> None:
         self.target = self.target.replaced_by(partitions)

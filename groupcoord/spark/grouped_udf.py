@@ -96,7 +96,7 @@ def packed_blobs(blobs: DataFrame, names: Iterable[str], by: tuple[str, ...]) ->
 def judged(
     tables: Iterable[DataFrame],
     now: DataFrame | int | None,
-    tell: Callable[[Bucket], Iterable[Row]],
+    rows_of: Callable[[Bucket], Iterable[Row]],
     schema: StructType,
 ) -> DataFrame:
     """Return the rows of a function of each bucket."""
@@ -109,7 +109,7 @@ def judged(
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for bucket in _buckets(batches):
-            yield from row_batches(tell(bucket), schema)
+            yield from row_batches(rows_of(bucket), schema)
 
     return ordered.mapInArrow(judge, schema)
 

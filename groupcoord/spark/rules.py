@@ -159,14 +159,14 @@ def lag(
     if record_times is not None:
         tables.append(packed(_TIMES, record_times, BY_PARTITION))
 
-    def tell(bucket: Bucket) -> list[Row]:
+    def rows_of(bucket: Bucket) -> list[Row]:
         current = bucket.table(CURRENT, _LAG_OFFSETS)
         members = dict(zip(*(current[name].to_pylist() for name in ("group_id", "members")), strict=True))
         counted = known_commits(bucket).counted() if has_commits else None
         held, times = known_holders(bucket), bucket.rows(_TIMES)
         return lag_rules.lag(current, known_end_offsets(bucket), counted, held, bucket.now_ms, times, read_ms, members)
 
-    return judged(tables, now, tell, LAG)
+    return judged(tables, now, rows_of, LAG)
 
 
 def _with_members(offsets: DataFrame, history: DataFrame | History | None) -> DataFrame:
@@ -186,11 +186,11 @@ def packed_holders(history: DataFrame | History) -> DataFrame:
     of_groups = folded.rows(GROUP).select(*_OF_GROUP)
     tables = [packed(MEMBER, of_members, BY_GROUP), packed(GROUP, of_groups, BY_GROUP)]
 
-    def tell(bucket: Bucket) -> list[Row]:
+    def rows_of(bucket: Bucket) -> list[Row]:
         held = partition_holders({kind: bucket.rows(kind) for kind in (MEMBER, GROUP)})
         return [dict(zip(_HOLDERS.fieldNames(), place, strict=False)) | holder for place, holder in held.items()]
 
-    return packed(_HELD, judged(tables, None, tell, _HOLDERS), BY_PARTITION)
+    return packed(_HELD, judged(tables, None, rows_of, _HOLDERS), BY_PARTITION)
 
 
 def held_topics(history: History) -> DataFrame:
@@ -302,11 +302,11 @@ def stale_groups(
     """
     tables = _packed_offsets(records, history, commits, offsets)
 
-    def tell(bucket: Bucket) -> list[Row]:
+    def rows_of(bucket: Bucket) -> list[Row]:
         described, expiry = _expiry(bucket, offsets_retention_minutes)
         return group_rules.stale_groups(described, expiry, known_commits(bucket), bucket.now_ms)
 
-    return judged(tables, _now(records, now_ms), tell, STALE_GROUPS)
+    return judged(tables, _now(records, now_ms), rows_of, STALE_GROUPS)
 
 
 def offset_expiry(
@@ -323,10 +323,10 @@ def offset_expiry(
     :func:`stale_groups`.
     """
 
-    def tell(bucket: Bucket) -> list[Row]:
+    def rows_of(bucket: Bucket) -> list[Row]:
         return _expiry(bucket, offsets_retention_minutes)[1]
 
-    return judged(_packed_offsets(records, history, commits, offsets), None, tell, OFFSET_EXPIRY)
+    return judged(_packed_offsets(records, history, commits, offsets), None, rows_of, OFFSET_EXPIRY)
 
 
 def _packed_offsets(

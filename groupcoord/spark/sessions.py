@@ -156,12 +156,12 @@ def _problem_of(python: str) -> str | None:
     found = ", ".join(f"u.find_spec({name!r}) is not None" for name in _NEEDED)
     asked = f"import sys, importlib.util as u; print(*sys.version_info[:2], {found})"
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [python, "-c", asked], capture_output=True, text=True, timeout=ANSWER_S, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    major, minor, *are_there = told.split()
+    major, minor, *are_there = output.split()
     if (int(major), int(minor)) != sys.version_info[:2]:
         return f"which is Python {major}.{minor}"
     missing = [name for name, is_there in zip(_NEEDED, are_there, strict=True) if is_there != "True"]

@@ -153,8 +153,8 @@ class RecordOptions:
             [number("partitions", name, 0) for name in words(given.get("partitions", ""))],
             json_value("exclude_groups", given.get("exclude_groups", "[]"), list),
         )
-        told = given.get(bound, "")
-        self.micro_batch_max = number(bound, told, 1) if told else None
+        text = given.get(bound, "")
+        self.micro_batch_max = number(bound, text, 1) if text else None
 
     def schema(self) -> StructType:
         schema = StructType([RECORDS[name] for name in self.settings.columns])
@@ -416,8 +416,8 @@ class EndOffsetsReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._address, given = cluster_and_options(options, ("topics",))
-        told = given.get("topics")
-        self._topics: list[str] | None = json_value("topics", told, list) if told else None
+        text = given.get("topics")
+        self._topics: list[str] | None = json_value("topics", text, list) if text else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with connection(self._address) as (cluster, patience):

@@ -228,12 +228,12 @@ def _load(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pylist(load_rows(keys), to_arrow_schema(PARTITION_LOAD))
 
 
-def _of_kind(name: str, kind: str, schema: StructType, told: str) -> Callable[[DataFrame | History], DataFrame]:
+def _of_kind(name: str, kind: str, schema: StructType, description: str) -> Callable[[DataFrame | History], DataFrame]:
     def table(records: DataFrame | History) -> DataFrame:
         return history_of(records).rows(kind).select(*schema.fieldNames())
 
     table.__name__ = table.__qualname__ = name
-    table.__doc__ = f"""Return {told} (:data:`groupcoord.spark.schemas.{name.upper()}`).
+    table.__doc__ = f"""Return {description} (:data:`groupcoord.spark.schemas.{name.upper()}`).
 
     Args:
         records: the table of records, or what :func:`history` makes of it.
@@ -273,10 +273,10 @@ def groups(
     of_groups = history_of(records if history is None else history).rows(GROUP)
     tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_COUNTED), BY_GROUP)]
 
-    def tell(bucket: Bucket) -> list[Row]:
+    def rows_of(bucket: Bucket) -> list[Row]:
         return judging.groups({GROUP: bucket.rows(GROUP)}, bucket.table(CURRENT, _COUNTED_SCHEMA))
 
-    return judged(tables, None, tell, GROUPS)
+    return judged(tables, None, rows_of, GROUPS)
 
 
 _COUNTED = ("group_id", "commit_timestamp_ms")
@@ -328,12 +328,12 @@ def verify(
     tables.append(packed(GENERATION, folded.rows(GENERATION).select("group_id", "log_offset"), BY_GROUP))
     tables += [packed(CURRENT, current, BY_GROUP), packed(_ANSWERS, replay(records), BY_GROUP)]
 
-    def tell(bucket: Bucket) -> Iterator[Row]:
+    def rows_of(bucket: Bucket) -> Iterator[Row]:
         found = {kind: bucket.rows(kind) for kind in (GROUP, MEMBER, GENERATION)}
-        told = group_answers(found) | offset_answers(bucket.table(CURRENT, arrow_schema(_CURRENT_COLUMNS)))
-        return differences(bucket.rows(_ANSWERS), told, unknown_groups(found))
+        answers = group_answers(found) | offset_answers(bucket.table(CURRENT, arrow_schema(_CURRENT_COLUMNS)))
+        return differences(bucket.rows(_ANSWERS), answers, unknown_groups(found))
 
-    return judged(tables, None, tell, DIFFERENCES)
+    return judged(tables, None, rows_of, DIFFERENCES)
 
 
 def replay(records: DataFrame) -> DataFrame:
@@ -405,8 +405,8 @@ def sorted_rows(records: DataFrame) -> DataFrame:
         F.col("rows.log_partition").eqNullSafe(F.col("complete.log_partition")),
         "left",
     )
-    told = F.coalesce("complete.complete_from", F.lit(_NEVER)).alias("complete_from")
-    typed = found.select("rows.*", told).select(*FOLDED.fieldNames())
+    from_offset = F.coalesce("complete.complete_from", F.lit(_NEVER)).alias("complete_from")
+    typed = found.select("rows.*", from_offset).select(*FOLDED.fieldNames())
     return typed.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
 
 
@@ -425,21 +425,21 @@ def _typed(table: DataFrame) -> DataFrame:
 def complete_from(records: DataFrame) -> DataFrame:
     """Return for each log partition the offset from which on no record is missing."""
 
-    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spans: dict[int | None, list[tuple[int, int, int]]] = {}
         for batch in batches:
             for row in batch.to_pylist():
                 spans.setdefault(row["log_partition"], []).append(itemgetter(*_SPAN)(row))
-        told = [
+        rows = [
             {"log_partition": partition, "complete_from": completeness(found).complete_from}
             for partition, found in spans.items()
         ]
-        yield pa.RecordBatch.from_pylist(told, to_arrow_schema(_COMPLETE))
+        yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(_COMPLETE))
 
     if "complete_from" not in records.columns:
         records = records.withColumn("complete_from", F.lit(None).cast("long"))
     spans = records.where((F.col("kind") == KIND_READ) & F.col("complete_from").isNotNull())
-    return spans.select("log_partition", *_SPAN).coalesce(1).mapInArrow(tell, _COMPLETE)
+    return spans.select("log_partition", *_SPAN).coalesce(1).mapInArrow(rows_of, _COMPLETE)
 
 
 def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> DataFrame:

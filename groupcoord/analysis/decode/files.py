@@ -313,10 +313,10 @@ class _Looking(NamedTuple):
             return list(folder.segments)
         found = [one for inner in self.folders.look(file_system, folder.partitions) for one in inner.segments]
         if not found and not self.may_be_empty:
-            told = f"{path} holds no segment files (*{SEGMENT_SUFFIX})"
+            reason = f"{path} holds no segment files (*{SEGMENT_SUFFIX})"
             if folder.partitions or PARTITION_FOLDER.fullmatch(name_of(root)):
-                raise InputError(told)
-            raise _NoFolderError(f"{told} and no log partitions")
+                raise InputError(reason)
+            raise _NoFolderError(f"{reason} and no log partitions")
         return found
 
 

@@ -481,12 +481,12 @@ def accounts_of_messages(rows: pa.RecordBatch) -> pa.RecordBatch:
     """
     partitions = np.asarray(rows.column("log_partition"))
     offsets = np.asarray(rows.column("log_offset"))
-    told = []
+    found = []
     for partition in np.unique(partitions).tolist():
         mine = np.unique(offsets[partitions == partition])
         behind_gap = mine[1:][np.diff(mine) > 1]
         first, end = int(mine[0]), int(mine[-1]) + 1
-        told.append(
+        found.append(
             {
                 "kind": KIND_READ,
                 "log_partition": partition,
@@ -495,7 +495,7 @@ def accounts_of_messages(rows: pa.RecordBatch) -> pa.RecordBatch:
                 "complete_from": int(behind_gap[-1]) if len(behind_gap) else first,
             }
         )
-    return pa.RecordBatch.from_pylist(told, schema=RECORDS)
+    return pa.RecordBatch.from_pylist(found, schema=RECORDS)
 
 
 def _numbers(column: pa.Array) -> Int64s:

@@ -281,11 +281,11 @@ def _most(rewinds: pa.Table) -> pa.Table:
     runs = Runs(sorted_rows, PARTITION, is_sorted=True)
     best = sorted_rows.take(pa.array(runs.last_rows()))
     of_run = {name: integers(sorted_rows[name])[runs.order] for name in ("count", "first_ms", "last_ms")}
-    told = {
+    columns = {
         "count": np.add.reduceat(of_run["count"], runs.starts),
         "first_ms": np.minimum.reduceat(of_run["first_ms"], runs.starts),
         "last_ms": np.maximum.reduceat(of_run["last_ms"], runs.starts),
     }
-    for name, values in told.items():
+    for name, values in columns.items():
         best = best.set_column(best.schema.get_field_index(name), name, pa.array(values))
     return best.cast(REWINDS)

@@ -160,8 +160,8 @@ def _names_of(batch: pa.Table) -> dict[GroupKey, list[tuple[bytes, str]]]:
 
 
 def _complete_of(batch: pa.Table) -> dict[int | None, int]:
-    told = batch.filter(pc.is_valid(batch["complete_from"])).group_by(["log_partition", "complete_from"]).aggregate([])
-    return {row["log_partition"]: row["complete_from"] for row in told.to_pylist()}
+    spans = batch.filter(pc.is_valid(batch["complete_from"])).group_by(["log_partition", "complete_from"]).aggregate([])
+    return {row["log_partition"]: row["complete_from"] for row in spans.to_pylist()}
 
 
 KindRow = tuple[str, Row]

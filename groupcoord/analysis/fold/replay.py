@@ -148,7 +148,7 @@ def _classic_description(coordinator: GroupCoordinator, group: GroupMetadata) ->
     (described,) = coordinator.call(DescribeGroups((group.group_id,))).groups
     if described.error_code is not ErrorCode.NONE:
         return {}
-    told = {
+    texts = {
         "state": described.group_state,
         "protocol type": described.protocol_type,
         "protocol": described.protocol_data,
@@ -159,14 +159,14 @@ def _classic_description(coordinator: GroupCoordinator, group: GroupMetadata) ->
         assigned = decode_partitions(member.member_assignment) if is_consumer else NO_PARTITIONS
         partitions = ";".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic(assigned))
         parts = (member.group_instance_id or "", member.client_id, member.client_host, partitions)
-        told[f"member {member.member_id}"] = "|".join(parts)
-    return told
+        texts[f"member {member.member_id}"] = "|".join(parts)
+    return texts
 
 
 def _consumer_description(coordinator: GroupCoordinator, group: ConsumerGroup) -> dict[str, str]:
     (described,) = coordinator.call(ConsumerGroupDescribe((group.group_id,))).groups
     state = group.state
-    told = {
+    texts = {
         "state": described.group_state,
         "protocol type": CONSUMER_PROTOCOL_TYPE,
         "protocol": preferred_assignor(state.votes) or "",
@@ -188,8 +188,8 @@ def _consumer_description(coordinator: GroupCoordinator, group: ConsumerGroup) -
             metadata.rack_id or "",
             *map(_told, (assignment.assigned, assignment.pending_revocation, state.targets.get(member_id, {}))),
         )
-        told[f"member {member_id}"] = "|".join(parts)
-    return told
+        texts[f"member {member_id}"] = "|".join(parts)
+    return texts
 
 
 def _told(partitions: Mapping[UUID, Iterable[int]]) -> str:

@@ -276,12 +276,12 @@ def offsets_retention_minutes(cluster: KafkaCluster, patience: Patience) -> int 
         return cluster.describe_configs(cluster.brokers()[0], [OFFSETS_RETENTION]).get(OFFSETS_RETENTION)
 
     try:
-        told = patience.try_for(ask)
+        value = patience.try_for(ask)
     except TransientClusterError:
         raise
     except ClusterError:
         return None
-    return int(told) if told is not None and told.isdecimal() else None
+    return int(value) if value is not None and value.isdecimal() else None
 
 
 FETCH_BYTES = 4_194_304

@@ -169,8 +169,8 @@ class _Attempt:
             elif coordinator.broker in self.answered:
                 continue
             else:
-                told = f"its coordinator, broker {coordinator.broker}, does not answer"
-                self.problems.append(Problem(f"group {group_id}", told))
+                reason = f"its coordinator, broker {coordinator.broker}, does not answer"
+                self.problems.append(Problem(f"group {group_id}", reason))
             self.missing.add(group_id)
 
     def _ask_groups(self, broker: int, group_type: str, listed: Sequence[ListedGroup]) -> None:
@@ -221,9 +221,9 @@ class _Attempt:
 
     def _note(self, subject: str, error_code: int, what: str = "") -> None:
         if error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            told = "this user lacks the permission DESCRIBE"
+            reason = "this user lacks the permission DESCRIBE"
         else:
-            told = error_name(error_code)
-        self.problems.append(Problem(subject, f"{what}{told}"))
+            reason = error_name(error_code)
+        self.problems.append(Problem(subject, f"{what}{reason}"))
         if error_code in _OF_COORDINATORS:
-            self.transient = TransientClusterError(f"{subject}: {told}")
+            self.transient = TransientClusterError(f"{subject}: {reason}")

@@ -105,8 +105,8 @@ def _check_has_groups(tables: FinishedTables, names: Sequence[str]) -> None:
     records = [row for row in tables.rows("read_counts", ("kind", "problem", "count")) if row["kind"] == KIND_RECORD]
     if records and all(row["problem"] is not None for row in records):
         count = sum(row["count"] for row in records)
-        told = "its only record is not" if count == 1 else f"none of its {count:,} records is"
-        raise InputError(f"{', '.join(names)}: {told} about groups; is it a log of __consumer_offsets?")
+        reason = "its only record is not" if count == 1 else f"none of its {count:,} records is"
+        raise InputError(f"{', '.join(names)}: {reason} about groups; is it a log of __consumer_offsets?")
 
 
 class Decoded(Protocol):

@@ -212,16 +212,16 @@ class LocalFollowing(Run):
         return CommitFacts(*(pa.concat_tables(some).combine_chunks() for some in tables))
 
     def _ends(self, known: Known, files: TableFiles) -> Ends | None:
-        told = self._source.read_ends(topics_of([known]))
-        if told is None or "at_ms" not in told.column_names:
-            return None if told is None else Ends(told)
-        ends = self._samples.take(told)
+        table = self._source.read_ends(topics_of([known]))
+        if table is None or "at_ms" not in table.column_names:
+            return None if table is None else Ends(table)
+        ends = self._samples.take(table)
         files.write(END_OFFSETS_TABLE, self._samples.table())
         return ends
 
 
 def _as_commits(facts: CommitFacts) -> pa.Table:
     columns = arrow_schema(COMMITS)
-    count, told = facts.last.num_rows, LAST_COMMITS.names
-    found = {one.name: facts.last[one.name] if one.name in told else pa.nulls(count, one.type) for one in columns}
+    count, names = facts.last.num_rows, LAST_COMMITS.names
+    found = {one.name: facts.last[one.name] if one.name in names else pa.nulls(count, one.type) for one in columns}
     return pa.table(found, columns)

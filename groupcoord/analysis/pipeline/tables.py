@@ -54,12 +54,12 @@ class EndOffsetSamples:
     def __init__(self) -> None:
         self._kept: deque[pa.Table] = deque()
 
-    def take(self, told: pa.Table) -> Ends:
+    def take(self, ends: pa.Table) -> Ends:
         """Add the end offsets of one request; return the present ends, with all samples."""
-        self._kept.append(told)
+        self._kept.append(ends)
         while len(self._kept) > 1 and sum(one.num_rows for one in self._kept) > SAMPLES_MAX:
             self._kept.popleft()
-        return Ends(told, self.table())
+        return Ends(ends, self.table())
 
     def table(self) -> pa.Table:
         return pa.concat_tables(self._kept)

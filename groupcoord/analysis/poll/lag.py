@@ -63,20 +63,20 @@ def _group_lag(group: GroupSnapshot, rows: Sequence[Row]) -> GroupLag:
     status = worst_status(row["status"] for row in rows) if group.offsets is not None else LagStatus.UNKNOWN
     known = [row["lag"] for row in rows if row["lag"] is not None]
     ages = [row["lag_ms"] for row in rows if row["lag_ms"] is not None]
-    told = []
+    sentences = []
     if group.offsets is None:
-        told.append("its offsets are not known")
+        sentences.append("its offsets are not known")
     elif status.sentence:
         worst, *others = (row for row in worst_first(rows) if row["status"] == status.label)
         more = f" and {len(others):,} more {'partition' if len(others) == 1 else 'partitions'}" if others else ""
-        told.append(status.sentence.format(f"{worst['topic']}-{worst['topic_partition']}{more}"))
+        sentences.append(status.sentence.format(f"{worst['topic']}-{worst['topic_partition']}{more}"))
     elif not rows:
-        told.append("nothing is committed")
+        sentences.append("nothing is committed")
     members = None if group.described is None else len(group.described.members)
     idle = _idle_members(group)
     if idle:
-        told.append(f"{idle:,} of {members:,} members have no partition")
-    wrong = "; ".join(told)
+        sentences.append(f"{idle:,} of {members:,} members have no partition")
+    wrong = "; ".join(sentences)
     return GroupLag(
         group.group_id,
         group.state,

@@ -95,14 +95,14 @@ class PollFold:
         Changed offsets count as commits. Repeated commits of one offset are invisible, so a stall shows as a stop.
         """
         now_ms = snapshot.at_ms
-        told = {group_id: one.offsets is not None for group_id, one in snapshot.groups.items()}
-        self._since_ms = {name: self._since_ms.get(name, now_ms) for name in told.keys() | snapshot.missing}
+        has_offsets = {group_id: one.offsets is not None for group_id, one in snapshot.groups.items()}
+        self._since_ms = {name: self._since_ms.get(name, now_ms) for name in has_offsets.keys() | snapshot.missing}
         self._since_ms |= {row["group_id"]: now_ms for row in changes.rebalances if row["group_id"] in self._since_ms}
         found = {
             GROUP: [
                 row | {"log_partition": None, "state_timestamp_ms": self._since_ms[row["group_id"]]}
                 for row in groups
-                if told[row["group_id"]]  # of others it isn't known whether they have committed
+                if has_offsets[row["group_id"]]  # of others it isn't known whether they have committed
             ],
             MEMBER: [row | {"log_offset": 0} for row in members],
             REBALANCE: list(self._rebalances),
@@ -253,14 +253,14 @@ class Polling:
     def cluster_name(self) -> str:
         return cluster_id_of(self._address)
 
-    def run(self, is_stopped: Callable[[], bool], tell: Callable[[Polled], None]) -> None:
+    def run(self, is_stopped: Callable[[], bool], on_poll: Callable[[Polled], None]) -> None:
         """Poll, and write tables and the page, until ``is_stopped``; a poll that has begun is completed."""
         with connection(self._address, begins_run=True) as (cluster, patience):
             while True:
                 snapshot = take_snapshot(
                     cluster, patience, self._clock.now_ms, topics_of, self._fold.groups.ids, self._selection
                 )
-                tell(self._take(snapshot))
+                on_poll(self._take(snapshot))
                 if is_stopped():
                     return
 

@@ -151,7 +151,7 @@ def _partitions(assignment: Values, by_name: bool) -> TopicPartitions:
 
 
 Epochs = tuple[GroupView, int | None]
-_NOT_TOLD = {"log_partition": None, "log_offset": None}
+_NO_PLACE = {"log_partition": None, "log_offset": None}
 
 
 def group_rows(snapshot: Snapshot) -> Iterator[Row]:
@@ -181,8 +181,8 @@ def member_rows(snapshot: Snapshot) -> Iterator[Row]:
             names = topic_names(group.described) if group.type in (CONSUMER, SHARE) else {}
             for member in view.members.values():
                 row = member_row(view, member, names)
-                told = {"generation": group.described.group_epoch, "pending": None, "is_leader": None}
-                yield {"group_id": group.group_id, **row, **told, **_NOT_TOLD, "polled_ms": snapshot.at_ms}
+                epoch = {"generation": group.described.group_epoch, "pending": None, "is_leader": None}
+                yield {"group_id": group.group_id, **row, **epoch, **_NO_PLACE, "polled_ms": snapshot.at_ms}
 
 
 def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
@@ -286,18 +286,18 @@ def epoch_rows(group_id: str, before: Epochs | None, after: Epochs, at_ms: int) 
     """Yield rows of ``epochs`` for changes; for everything the first time."""
     old_view, old_target = (None, None) if before is None else before
     view, target = after
-    told = {"group_id": group_id, "group_epoch": view.generation, "target_epoch": target, "polled_ms": at_ms}
+    columns = {"group_id": group_id, "group_epoch": view.generation, "target_epoch": target, "polled_ms": at_ms}
     if old_view is None or old_view.generation != view.generation:
-        yield told | {"whose": "group"}
+        yield columns | {"whose": "group"}
     if old_view is None or old_target != target:
-        yield told | {"whose": "target"}
+        yield columns | {"whose": "target"}
     old = {} if old_view is None else _epochs_of(old_view)
     new = _epochs_of(view)
     for member_id in sorted(old.keys() | new.keys()):
         if old.get(member_id) != new.get(member_id):
             held: Collection[object] = view.members[member_id].held if member_id in new else ()
             epoch = new.get(member_id)
-            yield told | {"whose": "member", "member_id": member_id, "member_epoch": epoch, "partitions": len(held)}
+            yield columns | {"whose": "member", "member_id": member_id, "member_epoch": epoch, "partitions": len(held)}
 
 
 def _epochs_of(view: GroupView) -> Mapping[str, int]:

@@ -170,8 +170,8 @@ def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
 
     def worst(some: list[Row]) -> tuple[int, str]:
         value, client = max(row["value"] for row in some), some[0]["client_id"]
-        told = "null" if client is None else client
-        return value, f"{told} left and joined {value:,} times within {format_limit(limits.rebalance_window_ms)}"
+        name = "null" if client is None else client
+        return value, f"{name} left and joined {value:,} times within {format_limit(limits.rebalance_window_ms)}"
 
     peaks = _peaks(events, _OF_CLIENT, limits.rebalance_window_ms, limits.comebacks, is_both=True)
     return _gathered(FLAPPING_MEMBER, peaks, _OF_CLIENT, worst)
@@ -398,10 +398,10 @@ def assigned(found: Histories, limits: Thresholds | None = None) -> Assigned:
         (row["log_partition"], row["group_id"], row["type"], row["to_generation"]): row["started_ms"]
         for row in found[REBALANCE]
     }
-    told = [
+    of_groups = [
         _shares(group, by_group.get(group_of(group), []), started_ms, limits or Thresholds()) for group in found[GROUP]
     ]
-    return Assigned(partition_holders(found), [shares for shares in told if shares is not None])
+    return Assigned(partition_holders(found), [shares for shares in of_groups if shares is not None])
 
 
 def _shares(
@@ -551,7 +551,7 @@ class _Going(NamedTuple):
 
 def _going(facts: CommitFacts, now_ms: int, limits: Thresholds) -> dict[Place, _Going]:
     found = last_commits(facts, limits)
-    told = {}
+    going = {}
     columns = (found.first_ms, found.last_ms, found.lowest, found.highest)
     for place, first_ms, last_ms, lowest, highest in zip(
         places_of(found.of), *(column.tolist() for column in columns), strict=True
@@ -560,5 +560,5 @@ def _going(facts: CommitFacts, now_ms: int, limits: Thresholds) -> dict[Place, _
             is_silent = now_ms - last_ms >= limits.stopped_ms
             idle_since_ms = first_ms if lowest == highest else last_ms if is_silent else None
             rate = 0.0 if idle_since_ms is not None else (highest - lowest) / max(now_ms - first_ms, 1)
-            told[place] = _Going(highest - lowest, rate, idle_since_ms)
-    return told
+            going[place] = _Going(highest - lowest, rate, idle_since_ms)
+    return going

@@ -42,13 +42,13 @@ def partition_holders(found: Histories) -> dict[Place, Row]:
     for member in found[MEMBER]:
         group = now.get((member["group_id"], member["generation"], member["type"]))
         if group is not None and group["type"] != STREAMS:
-            told = {
+            balance = {
                 "since_ms": began_ms(group),
                 "log_partition": group["log_partition"],
                 "members": group["member_count"],
                 "is_shared": group["type"] == SHARE,
             }
-            holder = {name: member[name] for name in HOLDER} | told
+            holder = {name: member[name] for name in HOLDER} | balance
             for assigned in member["assignment"] or ():
                 for partition in assigned["partitions"]:
                     place = (member["group_id"], assigned["topic"], partition)
@@ -176,8 +176,8 @@ def differences(answers: Iterable[Row], tables: FieldTexts, unknown: Container[s
         if texts[0] == texts[1] or (field.topic is None and field.group_id in unknown):
             continue
         partition = (one or other or ("", NO_PARTITION))[1]
-        told = {"coordinator": texts[0], "table": texts[1]}
-        yield field._asdict() | told | {"log_partition": None if partition == NO_PARTITION else partition}
+        values = {"coordinator": texts[0], "table": texts[1]}
+        yield field._asdict() | values | {"log_partition": None if partition == NO_PARTITION else partition}
 
 
 def unknown_groups(found: Histories) -> set[str]:
@@ -186,7 +186,7 @@ def unknown_groups(found: Histories) -> set[str]:
 
 def group_answers(found: Histories) -> FieldTexts:
     """Return groups and members of the tables in the form of the coordinator's responses."""
-    told: FieldTexts = {}
+    texts: FieldTexts = {}
     of_groups = [row for row in found[GROUP] if row["type"] in (CLASSIC, CONSUMER)]
     for row in of_groups:
         fields = {
@@ -198,19 +198,19 @@ def group_answers(found: Histories) -> FieldTexts:
         }
         for name, value in fields.items():
             if value is not None:
-                told[Field(row["group_id"], None, None, name)] = str(value), _partition(row)
+                texts[Field(row["group_id"], None, None, name)] = str(value), _partition(row)
     for row, parts in (*_classic_members(found, of_groups), *_consumer_members(found, of_groups)):
-        told[Field(row["group_id"], None, None, f"member {row['member_id']}")] = _joined(parts), _partition(row)
-    return told
+        texts[Field(row["group_id"], None, None, f"member {row['member_id']}")] = _joined(parts), _partition(row)
+    return texts
 
 
 def offset_answers(current_offsets: pa.Table) -> FieldTexts:
-    told: FieldTexts = {}
+    texts: FieldTexts = {}
     names = ["log_partition", "group_id", "topic", "topic_partition", "committed_offset", "leader_epoch", "metadata"]
     for row in current_offsets.select(names).to_pylist():
         text = _joined((row["committed_offset"], row["leader_epoch"], row["metadata"]))
-        told[Field(row["group_id"], row["topic"], row["topic_partition"], "offset")] = text, _partition(row)
-    return told
+        texts[Field(row["group_id"], row["topic"], row["topic_partition"], "offset")] = text, _partition(row)
+    return texts
 
 
 def _partition(row: Row) -> int:

@@ -276,15 +276,15 @@ class StatePartition(LogPartition):
         if known is None:
             # Unlike a read, a summary of an uninitialized share-partition succeeds.
             return StateSummary(key.partition, ErrorCode.NONE, start_offset=NO_START_OFFSET)
-        told = known.snapshot
+        snapshot = known.snapshot
         return StateSummary(
             key.partition,
             ErrorCode.NONE,
             None,
-            told.state_epoch,
-            told.leader_epoch,
-            told.start_offset,
-            told.delivery_complete_count,
+            snapshot.state_epoch,
+            snapshot.leader_epoch,
+            snapshot.start_offset,
+            snapshot.delivery_complete_count,
         )
 
     def _change(self, state: ShareState, entry: StateToWrite, leader_epoch: int, now_ms: int) -> ShareStateRecord:

@@ -326,7 +326,7 @@ class Trace:
             places = [(partition, offset) for offset in range(end_offset)]
             return [place[1] for place in places if not counts.get(place) and place not in known]
 
-    # ------------------------------------------------------------ what the server tells
+    # ------------------------------------------------------------ figures of the server
 
     def watch(self, request: ReceivedRequest) -> None:
         """Note a request on arrival, and again with its response. Runs in the server's thread."""

@@ -88,7 +88,7 @@ def story(group_id: str, rebalances: int = 9) -> model.GroupStory:
         tuple(anomaly(group_id, number) for number in range(model.ANOMALIES_OF_GROUP_MAX if is_large else 2)),
         bins("commits", "tombstones", length=model.BINS_OF_GROUP_MAX if is_large else 30),
         epochs,
-        shares(group_id, *((model.MEMBERS_TOLD_MAX, model.PARTITIONS_OF_MEMBER_MAX) if is_large else (2, 2))),
+        shares(group_id, *((model.MEMBERS_SHOWN_MAX, model.PARTITIONS_OF_MEMBER_MAX) if is_large else (2, 2))),
     )
 
 

@@ -141,8 +141,8 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
         explanation.evidence.append(f"{names} came back under a new member id")
         for member in left:
             if member.identity in replaced:
-                told = f"{member.identity} came back under a new member id"
-                explanation.departures[member.member_id] = Departure(STATIC_REPLACE, _PROVEN, told)
+                sentence = f"{member.identity} came back under a new member id"
+                explanation.departures[member.member_id] = Departure(STATIC_REPLACE, _PROVEN, sentence)
     changed = _changed_metadata(before, after)
     # If members came or went, the others may have another protocol in common, which is no cause.
     if not (came or went) and before.protocol != after.protocol and before.group_type == after.group_type == CLASSIC:
@@ -177,18 +177,18 @@ def explain_difference(before: GroupView, after: GroupView) -> Explanation:
         changed += [f"the protocol is {after.protocol}, before {before.protocol}"] if after.protocol else []
     came, went = (_names(one for one in some if one.identity not in replaced) for some in (joined, left))
     found = [
-        (cause, told)
-        for cause, told in (
+        (cause, text)
+        for cause, text in (
             (JOIN, came and f"{came} joined"),
             (EXPIRY_OR_LEAVE, went and f"{went} left or expired"),
             (STATIC_REPLACE, replaced and f"{', '.join(sorted(replaced))} came back under a new member id"),
             (METADATA_CHANGE, "; ".join(changed)),
             (ASSIGNOR_CHANGE, "; ".join(votes)),
         )
-        if told
+        if text
     ]
     causes = [cause for cause, _ in found] or [UNKNOWN]
-    evidence = [told for _, told in found] or ["members and subscriptions are as before"]
+    evidence = [text for _, text in found] or ["members and subscriptions are as before"]
     missing = after.generation - before.generation - 1 if before.group_type == after.group_type else 0
     if missing > 0:
         evidence.append(f"{missing} epochs between the two were not seen")
@@ -207,10 +207,10 @@ def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explana
     """Add notes as causes if none were found; a new match of a pattern is always evidence."""
     resolved = [note for note in notes if note[0] == REGEX_CHANGE]
     # Newly matched topics also cause a note about topics, which the pattern explains.
-    told = resolved or ([] if found else notes)
+    chosen = resolved or ([] if found else notes)
     if not found:
-        found += [(cause, _LIKELY) for cause in dict.fromkeys(cause for cause, _ in told)]
-    explanation.evidence += [text for _, text in told]
+        found += [(cause, _LIKELY) for cause in dict.fromkeys(cause for cause, _ in chosen)]
+    explanation.evidence += [text for _, text in chosen]
 
 
 def _conclude(
@@ -265,14 +265,14 @@ def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -
     """
     silent_ms = around.ended_ms - member.alive_ms
     if member.epoch == LEFT_MEMBER_EPOCH:
-        told = f"{member.name} left for a while {silent_ms} ms before, and did not come back within its session"
-        return Departure(SESSION_EXPIRY, _PROVEN, told)
+        sentence = f"{member.name} left for a while {silent_ms} ms before, and did not come back within its session"
+        return Departure(SESSION_EXPIRY, _PROVEN, sentence)
     if member.revoking_ms is not None and is_rebalance_timeout(member, around.ended_ms):
-        told = (
+        sentence = (
             f"{member.name} was fenced: {around.ended_ms - member.revoking_ms} ms after it was told to, it had not "
             f"given up {len(member.pending)} partitions, for which it has {member.rebalance_timeout_ms} ms"
         )
-        return Departure(REBALANCE_TIMEOUT, _LIKELY, told)
+        return Departure(REBALANCE_TIMEOUT, _LIKELY, sentence)
     session_timeout_ms = member.session_timeout_ms
     is_told = session_timeout_ms is not None or around.session_timeout_ms is not None
     if session_timeout_ms is None:
@@ -290,8 +290,8 @@ def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -
         confidence = min(confidence, _PLAUSIBLE)
     session = f"its session of {session_timeout_ms} ms" if is_told else f"any session ({limit_ms} ms)"
     if silent_ms < limit_ms:
-        told = f"{member.name} left: {sign} {silent_ms} ms before, less than {session}"
-        return Departure(LEAVE, confidence, told)
+        sentence = f"{member.name} left: {sign} {silent_ms} ms before, less than {session}"
+        return Departure(LEAVE, confidence, sentence)
     return Departure(EXPIRY_OR_LEAVE, _PROVEN, f"{member.name} left or expired: {sign} {silent_ms} ms before")
 
 
@@ -316,19 +316,19 @@ def _last_commit(before: GroupView, member: MemberView, around: Surroundings) ->
 
 def _changed_metadata(before: GroupView, after: GroupView) -> list[str]:
     old = {member.identity: member for member in before.members.values()}
-    told = []
+    facts = []
     for member in after.members.values():
         was = old.get(member.identity)
         if was is None:
             continue
         if None not in (was.topics, member.topics) and was.topics != member.topics:
-            told.append(f"{member.name} subscribes to {_list(member.topics)}, before to {_list(was.topics)}")
+            facts.append(f"{member.name} subscribes to {_list(member.topics)}, before to {_list(was.topics)}")
         if was.topic_regex != member.topic_regex:
-            told.append(f"{member.name} subscribes to the pattern {member.topic_regex!r}, before {was.topic_regex!r}")
+            facts.append(f"{member.name} subscribes to the pattern {member.topic_regex!r}, before {was.topic_regex!r}")
         # Racks came with version 3 of the subscription: a client without one may be unchanged.
         if was.rack_id and member.rack_id and was.rack_id != member.rack_id:
-            told.append(f"{member.name} is in rack {member.rack_id}, before in {was.rack_id}")
-    return told
+            facts.append(f"{member.name} is in rack {member.rack_id}, before in {was.rack_id}")
+    return facts
 
 
 def _changed_votes(before: GroupView, after: GroupView) -> list[str]:

@@ -215,9 +215,9 @@ class EpochGroup:
 
     def convert(self, members: Container[str]) -> None:
         """End the memberships of members that stay in the group after its conversion to a classic one."""
-        told = "the group became a classic one, in which it goes on"
+        sentence = "the group became a classic one, in which it goes on"
         going_on = [member_id for member_id in self._ended if member_id in members]
-        self.settle(dict.fromkeys(going_on, Departure(CONVERSION, 1.0, told)), below=0)
+        self.settle(dict.fromkeys(going_on, Departure(CONVERSION, 1.0, sentence)), below=0)
 
     def close(self) -> None:
         """End the moves and revocations of a deleted group."""
@@ -424,11 +424,11 @@ class EpochGroup:
         if record.value is None:
             self._others.pop(key, None)
             return
-        told = {name: told for name, told in record.value.items() if name not in ("version", "timestamp")}
+        values = {name: value for name, value in record.value.items() if name not in ("version", "timestamp")}
         is_news = record.type is RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION or key in self._others
-        if is_news and self._others.get(key) != told:
+        if is_news and self._others.get(key) != values:
             self._notes.append((why, timestamp_ms))
-        self._others[key] = told
+        self._others[key] = values
 
     # ------------------------------------------------------------ views
 
@@ -519,9 +519,9 @@ class EpochGroup:
     # ------------------------------------------------------------ rows
 
     def _epoch_row(self, whose: str, log_offset: int, timestamp_ms: int, **of_member: Any) -> None:
-        told = {"whose": whose, "group_epoch": self.epoch, "target_epoch": self.assignment_epoch}
+        epochs = {"whose": whose, "group_epoch": self.epoch, "target_epoch": self.assignment_epoch}
         place = {"log_offset": log_offset, "log_timestamp_ms": timestamp_ms}
-        self.rows.append((EPOCH, told | dict.fromkeys(_OF_MEMBER) | of_member | place))
+        self.rows.append((EPOCH, epochs | dict.fromkeys(_OF_MEMBER) | of_member | place))
 
     def _end(self, life: Membership, departure: Departure | None) -> None:
         """Add the row of a membership; without a departure it is active, or its end is unknown."""

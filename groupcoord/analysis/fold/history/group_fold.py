@@ -417,10 +417,10 @@ class GroupFold:
             explanation.evidence = [*(explanation.evidence if explanation.joined else ()), _NOTHING_BEFORE]
         if opened.ended_ms is None:
             explanation.evidence.append("not every member came to this epoch")
-        told: Row = {"target_ms": self._modern.target_ms, "ended_ms": opened.ended_ms}
+        times: Row = {"target_ms": self._modern.target_ms, "ended_ms": opened.ended_ms}
         if opened.before is None or opened.before.generation == 0:
-            told |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
-        self._rebalance_row(before, after, explanation, started_ms=opened.began.log_timestamp_ms, **told)
+            times |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
+        self._rebalance_row(before, after, explanation, started_ms=opened.began.log_timestamp_ms, **times)
 
     # ------------------------------------------------------------ rows
 
@@ -433,7 +433,7 @@ class GroupFold:
         explanation.evidence.append("the rebalance that follows is not in the log yet")
         self._rebalance_row(before, after, explanation, type=CLASSIC)
 
-    def _rebalance_row(self, before: GroupView | None, after: GroupView, explanation: Explanation, **told: Any) -> None:
+    def _rebalance_row(self, before: GroupView | None, after: GroupView, explanation: Explanation, **more: Any) -> None:
         if self._traced is not None:
             self._traced.settle(explanation.departures, after.log_offset)
         conversion, self._conversion = self._conversion, None
@@ -451,7 +451,7 @@ class GroupFold:
             "missing_generations": 0 if before is None else max(after.generation - before.generation - 1, 0),
             "log_offset": after.log_offset,
         }
-        self._rows.append((REBALANCE, row | told))
+        self._rows.append((REBALANCE, row | more))
 
     def _generation_row(self, view: GroupView) -> None:
         row = {

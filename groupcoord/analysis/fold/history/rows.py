@@ -275,10 +275,10 @@ def _by_id(partitions: TopicPartitions, topics: dict[str, str]) -> list[Row]:
 
 
 def named(row: Row, topics: dict[str, str]) -> Row:
-    told: Row = {name: _named(row[name], topics) for name in _BY_TOPIC if isinstance(row.get(name), list)}
+    renamed: Row = {name: _named(row[name], topics) for name in _BY_TOPIC if isinstance(row.get(name), list)}
     if row.get("topic_id") is not None:
-        told["topic"] = topics.get(row["topic_id"], row["topic"])
-    return row | told
+        renamed["topic"] = topics.get(row["topic_id"], row["topic"])
+    return row | renamed
 
 
 def _named(partitions: list[Row], topics: dict[str, str]) -> list[Row]:

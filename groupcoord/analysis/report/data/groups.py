@@ -20,7 +20,7 @@ from groupcoord.analysis.report.data.model import (
     ANOMALY_POINTS,
     BINS_OF_GROUP_MAX,
     EXPIRY_POINTS,
-    MEMBERS_TOLD_MAX,
+    MEMBERS_SHOWN_MAX,
     PARTITIONS_OF_MEMBER_MAX,
     SEVERITIES,
     UNTROUBLED,
@@ -112,7 +112,7 @@ def _sum(before: CommitCount | None, more: CommitCount) -> CommitCount:
     return CommitCount(before.commits + more.commits, max(last_ms, default=None))
 
 
-NOT_TOLD = "unknown"
+UNKNOWN_STATE = "unknown"
 
 
 def group_rows(
@@ -128,7 +128,7 @@ def group_rows(
     found: dict[str, Row] = {
         row["group_id"]: {
             "type": row["type"],
-            "state": row["state"] or NOT_TOLD,
+            "state": row["state"] or UNKNOWN_STATE,
             "generation": row["generation_or_epoch"],
             "members": row["member_count"],
         }
@@ -168,7 +168,7 @@ def most_churning(rows: Iterable[GroupRow]) -> tuple[GroupRow, ...]:
 
 
 def state_counts(groups: Iterable[Row]) -> tuple[model.StateCount, ...]:
-    found = grouped(groups, lambda row: (row["type"], row["state"] or NOT_TOLD))
+    found = grouped(groups, lambda row: (row["type"], row["state"] or UNKNOWN_STATE))
     rows = [
         model.StateCount(*key, len(some), sum(row["member_count"] or 0 for row in some)) for key, some in found.items()
     ]
@@ -188,12 +188,12 @@ def stories(
 ) -> tuple[GroupStory, ...]:
     happened = by_group(rebalances)
     findings = anomaly_rows(anomalies, model.ANOMALIES_OF_GROUP_MAX, len(rows) * model.ANOMALIES_OF_GROUP_MAX, {})
-    told = []
+    found = []
     for row in rows:
         some = sorted(happened.get(row.group_id, ()), key=lambda one: one["log_offset"])
         newest = [(_rebalance_row(one), one["member_count"]) for one in some[-model.REBALANCES_OF_GROUP_MAX :]]
         causes = Counter(one["cause"] for one in some)
-        told.append(
+        found.append(
             GroupStory(
                 row,
                 dict(sorted(causes.items())),
@@ -205,7 +205,7 @@ def stories(
                 shares.get(row.group_id, ()),
             )
         )
-    return tuple(told)
+    return tuple(found)
 
 
 def _rebalance_row(row: Row) -> model.RebalanceRow:
@@ -246,7 +246,7 @@ def shares(members: Iterable[Row], commits: Mapping[Place, CommitCount], lag: It
     nobodys = [place for place in left if (behind.get(place) or {}).get("lag")]
     if nobodys and found:
         found.insert(0, _share(None, None, nobodys, commits, behind))
-    return tuple(found[:MEMBERS_TOLD_MAX])
+    return tuple(found[:MEMBERS_SHOWN_MAX])
 
 
 def _share(

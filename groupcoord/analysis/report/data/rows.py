@@ -115,8 +115,8 @@ def _standing(anomalies: Sequence[Row], lag: Sequence[Row]) -> Standing:
     if of_lag == FINE:
         return Standing(lag=figures[0], lag_ms=figures[1])
     places = [row for row in lag if row.get("status") == status.label]
-    told = status.sentence.format(_places(places, "lag"))
-    return Standing(of_lag, status.label, _sentence(told), *figures)
+    sentence = status.sentence.format(_places(places, "lag"))
+    return Standing(of_lag, status.label, _sentence(sentence), *figures)
 
 
 def _worst_kind(anomalies: Sequence[Row]) -> str | None:
@@ -139,8 +139,8 @@ def _weight(row: Row, by: str = "value") -> tuple[int, str, int]:
     return (row.get(by) or 0, row.get("topic") or "", -(row.get("topic_partition") or 0))
 
 
-def _sentence(told: str) -> str:
-    return f"{told[:1].upper()}{told[1:]}."
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 # ---------------------------------------------------------------- what was read
@@ -282,12 +282,12 @@ def difference_rows(differences: Iterable[Row]) -> tuple[str, ...]:
         differences,
         key=lambda row: none_first(*(row[name] for name in ("group_id", "topic", "topic_partition", "field"))),
     )
-    told = []
+    found = []
     for row in rows[: model.DIFFERENCES_MAX]:
         place = ":".join(str(part) for part in (row["topic"], row["topic_partition"]) if part is not None)
         group_id, field, coordinator, table = (cut(row[name]) for name in ("group_id", "field", "coordinator", "table"))
-        told.append(
+        found.append(
             f"group {group_id}{place and f', {place}'}: {field} is {coordinator or 'nothing'} for the coordinator, "
             f"{table or 'nothing'} in the table"
         )
-    return tuple(told)
+    return tuple(found)

@@ -47,8 +47,8 @@ def name(value: str | None) -> Html:
 
 def joined(parts: Iterable[str], between: str = "") -> Html:
     """Concatenate parts; text is escaped."""
-    told = (part if isinstance(part, Html) else text(part, PROSE_LENGTH_MAX) for part in parts)
-    return Html(between.join(told))
+    prose = (part if isinstance(part, Html) else text(part, PROSE_LENGTH_MAX) for part in parts)
+    return Html(between.join(prose))
 
 
 def element(tag: str, *content: str, **attributes: str | float | None) -> Html:
@@ -76,8 +76,8 @@ def picture(width: int, height: int, label: str, parts: Iterable[Html]) -> Html:
     return element("svg", *parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=text(label))
 
 
-def titled(told: str, shapes: Iterable[Html]) -> Html:
-    return element("g", element("title", text(told, TITLE_LENGTH_MAX)), *shapes)
+def titled(title: str, shapes: Iterable[Html]) -> Html:
+    return element("g", element("title", text(title, TITLE_LENGTH_MAX)), *shapes)
 
 
 def rect(x: float, y: float, width: float, height: float, style: str) -> Html:
@@ -147,7 +147,7 @@ def page(title: str, lead: Iterable[Html], sections: Iterable[Section]) -> Html:
     return joined((Html("<!doctype html>\n"), element("html", head, body, lang="en"), Html("\n")))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Html:
     """Return a table.
 
     The first character of a title sets the column's style: ``#`` numbers, ``@`` no wrapping, ``~`` sentences.
@@ -163,14 +163,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "")
         for row in rows
     ]
     parts = [element("thead", element("tr", *titles)), element("tbody", joined(made, "\n"))]
-    if caption:
-        parts.insert(0, element("caption", caption))
+    if title:
+        parts.insert(0, element("title", title))
     size = "scroll long" if len(rows) > LONG_TABLE_ROWS else "scroll"
     return element("div", element("table", *parts), class_=size, tabindex=0)
 
 
-def table_of(rows: Iterable[RowT], columns: Columns[RowT], caption: str = "") -> Html:
-    return table([title for title, _ in columns], ([cell(row) for _, cell in columns] for row in rows), caption)
+def table_of(rows: Iterable[RowT], columns: Columns[RowT], title: str = "") -> Html:
+    return table([title for title, _ in columns], ([cell(row) for _, cell in columns] for row in rows), title)
 
 
 def key(style: str) -> Html:
@@ -179,12 +179,12 @@ def key(style: str) -> Html:
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> Html:
-    return element("div", *(element("span", key(style), told) for told, style in entries), class_="legend")
+    return element("div", *(element("span", key(style), meaning) for meaning, style in entries), class_="legend")
 
 
-def tile(value: str, told: str, section: str, shown: Collection[str], *, is_bad: bool = False) -> Html:
+def tile(value: str, title: str, section: str, shown: Collection[str], *, is_bad: bool = False) -> Html:
     """Return a tile, linked to its section if that is shown."""
-    style, figure = "tile bad" if is_bad else "tile", (element("b", value), element("span", told))
+    style, figure = "tile bad" if is_bad else "tile", (element("b", value), element("span", title))
     if section not in shown:
         return element("div", *figure, class_=style)
     return element("a", *figure, class_=style, href=f"#{section}")

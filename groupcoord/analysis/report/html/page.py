@@ -25,8 +25,8 @@ from groupcoord.analysis.fold.history.causes import (
     UNKNOWN,
 )
 from groupcoord.analysis.report.data.model import (
-    ANOMALIES_TOLD_MAX,
-    REBALANCES_TOLD_MAX,
+    ANOMALIES_SHOWN_MAX,
+    REBALANCES_SHOWN_MAX,
     AnomalyRow,
     GroupRow,
     GroupStory,
@@ -163,13 +163,13 @@ def _verification(report: Report) -> Html:
         return EMPTY
     groups = "" if verified.groups is None else f"of {counted(verified.groups, 'group')}"
     if not verified.difference_count:
-        told = "Verified: the responses of a coordinator that loaded these logs equal the tables"
-        return paragraph(f"{told}{groups and f' {groups}'}.", style="note good")
+        sentence = "Verified: the responses of a coordinator that loaded these logs equal the tables"
+        return paragraph(f"{sentence}{groups and f' {groups}'}.", style="note good")
     places = counted(verified.difference_count, "place") + (f" ({groups})" if groups else "")
     return element(
         "div",
         paragraph(f"A coordinator that loaded these logs differs from the tables in {places}:"),
-        listing(text(told) for told in verified.differences),
+        listing(text(difference) for difference in verified.differences),
         class_="note bad",
     )
 
@@ -204,8 +204,8 @@ def _member(share: MemberShare) -> Html:
     who = text("no owner") if share.client_id is None else name(share.client_id)
     host = f"{share.client_host.lstrip('/')}, " if share.client_host else ""
     behind = "" if share.lag is None else f", {share.lag:,} behind"
-    told = f"{host}{counted(share.partition_count, 'partition')}, {counted(share.commits, 'commit')}{behind}"
-    return joined((who, element("div", told, class_="soft")))
+    note = f"{host}{counted(share.partition_count, 'partition')}, {counted(share.commits, 'commit')}{behind}"
+    return joined((who, element("div", note, class_="soft")))
 
 
 def deliveries(report: Report) -> Html:
@@ -221,11 +221,11 @@ def deliveries(report: Report) -> Html:
         ("#most deliveries", lambda row: format_number(row.delivered_max)),
         ("@last change", lambda row: format_time(row.last_ms)),
     )
-    told = (
+    note = (
         "Given up: rejected, or delivered too often. Waiting: released, or acquired. Compaction keeps only the last "
         "state of a partition, so the first two may be too low."
     )
-    return joined((table_of(report.share_groups, columns), soft(told)))
+    return joined((table_of(report.share_groups, columns), soft(note)))
 
 
 _BECAUSE = {
@@ -262,8 +262,8 @@ def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
     sentences.append(_commits(row, end_ms))
     if story.anomalies:
         kinds = Counter(anomaly.kind for anomaly in story.anomalies)
-        told = [f"{kind} ({number})" if number > 1 else kind for kind, number in kinds.items()]
-        sentences.append(f"Anomalies: {listed(told)}.")
+        anomalies = [f"{kind} ({number})" if number > 1 else kind for kind, number in kinds.items()]
+        sentences.append(f"Anomalies: {listed(anomalies)}.")
     return sentences
 
 
@@ -295,14 +295,14 @@ def _times(number: int) -> str:
 def _why(story: GroupStory) -> str:
     ordered = sorted(story.causes.items(), key=lambda item: (-item[1], item[0]))
     if len(ordered) == 1:
-        told = [_BECAUSE.get(cause, f"because of {cause}") for cause, _ in ordered]
+        reasons = [_BECAUSE.get(cause, f"because of {cause}") for cause, _ in ordered]
     else:
-        told = [
+        reasons = [
             f"{_times(number)} {_BECAUSE.get(cause, f'because of {cause}')}" for cause, number in ordered[:CAUSES_MAX]
         ]
         others = sum(number for _, number in ordered[CAUSES_MAX:])
-        told += [f"{_times(others)} for other reasons"] if others else []
-    return f"That was {listed(told)}."
+        reasons += [f"{_times(others)} for other reasons"] if others else []
+    return f"That was {listed(reasons)}."
 
 
 def _how_long(row: GroupRow, rebalances: tuple[RebalanceRow, ...]) -> list[str]:
@@ -372,14 +372,14 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 def troubled(report: Report) -> Html:
     if not report.troubled:
         return EMPTY
-    told = (
+    note = (
         "Bad groups come before those with warnings, each by points: 5 for an anomaly, 3 for a rebalance by an "
         "expired, departed or fenced member, 1 for any other rebalance. Pictures span the whole log. Rebalances have "
         "the colour of their cause; triangles are anomalies. Hover over a mark for details."
     )
     axis = _axis(report)
     cards = (_card(place, story, report, axis) for place, story in enumerate(report.troubled, 1))
-    return joined((soft(told), *cards))
+    return joined((soft(note), *cards))
 
 
 def _card(place: int, story: GroupStory, report: Report, axis: Axis | None) -> Html:
@@ -400,8 +400,8 @@ def _card(place: int, story: GroupStory, report: Report, axis: Axis | None) -> H
 
 
 def _words(story: GroupStory, report: Report) -> Html:
-    told = joined((text(sentence) for sentence in story_of(story, report.overview.last_timestamp_ms)), " ")
-    return Html(_TIME.sub(lambda found: element("time", found[0]), told))
+    prose = joined((text(sentence) for sentence in story_of(story, report.overview.last_timestamp_ms)), " ")
+    return Html(_TIME.sub(lambda found: element("time", found[0]), prose))
 
 
 def _picture(story: GroupStory, axis: Axis | None) -> Html:
@@ -425,12 +425,12 @@ def _axis(report: Report) -> Axis | None:
 
 
 def _last_rebalances(story: GroupStory) -> Html:
-    told = story.rebalances[-REBALANCES_TOLD_MAX:]
-    if not told:
+    shown = story.rebalances[-REBALANCES_SHOWN_MAX:]
+    if not shown:
         return EMPTY
     head = ("@ended", "#generation", "@cause", "#confidence", "#seen for", "#joined / left", "~evidence")
-    summary = f"Its last {counted(len(told), 'rebalance')}" if len(told) < story.row.rebalances else "Its rebalances"
-    return element("details", element("summary", summary), table(head, map(_rebalance_cells, told)))
+    summary = f"Its last {counted(len(shown), 'rebalance')}" if len(shown) < story.row.rebalances else "Its rebalances"
+    return element("details", element("summary", summary), table(head, map(_rebalance_cells, shown)))
 
 
 def _rebalance_cells(one: RebalanceRow) -> tuple[str, ...]:
@@ -452,7 +452,7 @@ def _findings(anomalies: Sequence[AnomalyRow]) -> Iterator[Html]:
     kinds: dict[str, list[AnomalyRow]] = {}
     for one in anomalies:
         kinds.setdefault(one.kind, []).append(one)
-    for kind, (first, *others) in islice(kinds.items(), ANOMALIES_TOLD_MAX):
+    for kind, (first, *others) in islice(kinds.items(), ANOMALIES_SHOWN_MAX):
         subject = joined((" of ", text(first.subject))) if first.subject else ""
         more = f" (and {len(others):,} more)" if others else ""
         yield joined(

@@ -86,12 +86,12 @@ def cause_time_line(bins: Bins) -> Html:
 
 def _column(axis: Axis, bins: Bins, place: int, counts: Mapping[str, int], floor: float, scale: float) -> Html:
     left, right = _edges(axis, bins, place)
-    told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    title = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     parts, y = [], floor
     for name, count in counts.items():
         y -= count * scale
         parts.append(rect(left, y, right - left, count * scale, cause_class(name)))
-    return titled(f"{format_time(bins.start_ms + place * bins.width_ms)}: {told}", parts)
+    return titled(f"{format_time(bins.start_ms + place * bins.width_ms)}: {title}", parts)
 
 
 def churn_time_line(bins: Bins) -> Html:
@@ -107,10 +107,10 @@ def churn_time_line(bins: Bins) -> Html:
     for place, (up, down) in enumerate(zip(joined, left, strict=True)):
         if up or down:
             start, end = _edges(axis, bins, place)
-            told = f"{format_time(bins.start_ms + place * bins.width_ms)}: {up:,} joined, {down:,} left"
+            title = f"{format_time(bins.start_ms + place * bins.width_ms)}: {up:,} joined, {down:,} left"
             shapes = [rect(start, middle - up * scale, end - start, up * scale, "joined")] if up else []
             shapes += [rect(start, middle, end - start, down * scale, "left")] if down else []
-            parts.append(titled(told, shapes))
+            parts.append(titled(title, shapes))
     return _plot(height, "members that joined and left over time", parts)
 
 
@@ -119,8 +119,8 @@ def state_bar(counts: Mapping[str, int]) -> Html:
     x, parts = 0.0, []
     for state in in_order((name for name, count in counts.items() if count), STATES):
         width = WIDTH * counts[state] / total
-        told = f"{state}: {counts[state]:,} of {counted(total, 'group')}"
-        parts.append(titled(told, [rect(x, 0, max(width - 1, 0.5), 26, state_class(state))]))
+        title = f"{state}: {counts[state]:,} of {counted(total, 'group')}"
+        parts.append(titled(title, [rect(x, 0, max(width - 1, 0.5), 26, state_class(state))]))
         x += width
     return picture(WIDTH, 26, "groups by state", parts)
 
@@ -137,14 +137,14 @@ def load_columns(partitions: Sequence[PartitionRow]) -> Html:
         x = LEFT + place * width
         hot = row.records * (row.hottest_group_share or 0.0)
         gap = min(width * 0.25, 6)
-        told = f"log partition {_partition_name(row)}: {counted(row.records, 'record')}, {format_size(row.size_bytes)}"
+        title = f"log partition {_partition_name(row)}: {counted(row.records, 'record')}, {format_size(row.size_bytes)}"
         if row.hottest_group is not None:
-            told += f"; {format_share(row.hottest_group_share)} of group {row.hottest_group}"
+            title += f"; {format_share(row.hottest_group_share)} of group {row.hottest_group}"
         shapes = [
             rect(x + gap / 2, floor - row.records * scale, width - gap, (row.records - hot) * scale, "load"),
             rect(x + gap / 2, floor - hot * scale, width - gap, hot * scale, "hot"),
         ]
-        parts.append(titled(told, shapes))
+        parts.append(titled(title, shapes))
         if place % every == 0:
             parts.append(label(x + width / 2, floor + 16, _partition_name(row), "middle"))
     parts.append(label(LEFT - 6, floor + 16, "partition", "end"))
@@ -184,11 +184,11 @@ def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> l
     points.append(f"{WIDTH - RIGHT},{y:.1f}")
     first, last = axis.x(story.members[0][0]), WIDTH - RIGHT
     area = f"{first:.1f},{bottom} {' '.join(points)} {last},{bottom}"
-    told = f"at most {counted(most, 'member')}"
+    title = f"at most {counted(most, 'member')}"
     return [
-        titled(told, [element("polygon", class_="members-area", points=area)]),
+        titled(title, [element("polygon", class_="members-area", points=area)]),
         element("polyline", class_="members-line", points=" ".join(points)),
-        label(WIDTH - RIGHT, top - 4, told, "end"),
+        label(WIDTH - RIGHT, top - 4, title, "end"),
     ]
 
 
@@ -245,9 +245,9 @@ def _rebalance_marks(story: GroupStory, axis: Axis, top: float, bottom: float) -
         start, end = axis.x(start_ms), axis.x(end_ms)
         generation = "" if one.to_generation is None else f" to generation {one.to_generation:,}"
         took = "" if start_ms == end_ms else f", {format_span(end_ms - start_ms)}"
-        told = f"{format_time(end_ms)}{generation}: {one.cause}{took}"
+        title = f"{format_time(end_ms)}{generation}: {one.cause}{took}"
         width = max(end - start, 3.0)
-        parts.append(titled(told, [rect(end - width, top, width, bottom - top, cause_class(one.cause))]))
+        parts.append(titled(title, [rect(end - width, top, width, bottom - top, cause_class(one.cause))]))
     return parts
 
 
@@ -275,8 +275,8 @@ def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) ->
         if count:
             start, end = _edges(axis, bins, place)
             height = (bottom - top) * count / highest
-            told = f"{format_time(bins.start_ms + place * bins.width_ms)}: {counted(count, 'commit')}"
-            parts.append(titled(told, [rect(start, bottom - height, end - start, height, "commits")]))
+            title = f"{format_time(bins.start_ms + place * bins.width_ms)}: {counted(count, 'commit')}"
+            parts.append(titled(title, [rect(start, bottom - height, end - start, height, "commits")]))
     most = f"at most {counted(highest, 'commit')} in {format_limit(bins.width_ms)}"
     return [*parts, label(WIDTH - RIGHT, top - 3, most, "end")]
 
@@ -291,10 +291,10 @@ def _silence(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[H
     if silent_ms < axis.span_ms * SILENCE_SHARE_MIN:
         return []
     left = axis.x(start_ms)
-    told = f"no commit for {format_span(silent_ms)}"
+    title = f"no commit for {format_span(silent_ms)}"
     shapes = [rect(left, top, axis.x(axis.end_ms) - left, bottom - top, "silence")]
-    words = label((left + axis.x(axis.end_ms)) / 2, (top + bottom) / 2 + 4, told, "middle")
-    return [titled(told, shapes), words]
+    words = label((left + axis.x(axis.end_ms)) / 2, (top + bottom) / 2 + 4, title, "middle")
+    return [titled(title, shapes), words]
 
 
 def _edges(axis: Axis, bins: Bins, place: int) -> tuple[float, float]:
@@ -325,15 +325,15 @@ def _times(axis: Axis, top: float, floor: float) -> Html:
     for at_ms in axis.ticks():
         x = axis.x(at_ms)
         parts.append(line(x, top, x, floor, "grid"))
-        told = format_clock(at_ms, axis.span_ms)
-        reach = len(told) * _CHARACTER_WIDTH / 2
-        parts.append(label(min(x, WIDTH - reach), floor + 16, told, "middle"))
+        title = format_clock(at_ms, axis.span_ms)
+        reach = len(title) * _CHARACTER_WIDTH / 2
+        parts.append(label(min(x, WIDTH - reach), floor + 16, title, "middle"))
     return joined(parts)
 
 
-def _plot(height: int, told: str, parts: Iterable[Html]) -> Html:
+def _plot(height: int, title: str, parts: Iterable[Html]) -> Html:
     """Return a picture that scrolls where it does not fit."""
-    return element("div", picture(WIDTH, height, told, parts), class_="plot", tabindex=0)
+    return element("div", picture(WIDTH, height, title, parts), class_="plot", tabindex=0)
 
 
 def _slug(name: str) -> str:

@@ -122,16 +122,16 @@ def rebalances(report: Report) -> Html:
         ("#median time", lambda row: format_span(row.median_ms)),
         ("#longest time", lambda row: format_span(row.longest_ms)),
     )
-    told = (
+    note = (
         "Proven: the records leave no doubt. Times are those that the log shows: in a classic group from the last join "
         "to the assignments, otherwise from the new epoch until all members had reached it."
     )
     if report.polls is not None:
-        told = (
+        note = (
             "Polls show only results, so no cause is proven, and several rebalances between two polls count as one. "
             "Times are from the first poll during the rebalance to the first one after it."
         )
-    return joined((*parts, table_of(report.causes, columns), soft(told)))
+    return joined((*parts, table_of(report.causes, columns), soft(note)))
 
 
 def churn(report: Report) -> Html:
@@ -147,10 +147,10 @@ def churn(report: Report) -> Html:
         ("#rebalances", lambda row: format_number(row.rebalances)),
     )
     width = element("span", f"A column is {format_limit(report.churn.width_ms)}.", class_="soft")
-    told = f"{counted(joined_count, 'member')} joined and {left_count:,} left, by expiry or on their own. "
+    note = f"{counted(joined_count, 'member')} joined and {left_count:,} left, by expiry or on their own. "
     return joined(
         (
-            paragraph(told, width),
+            paragraph(note, width),
             churn_time_line(report.churn),
             legend((("joined", "joined"), ("left", "left"))),
             table_of(report.churning, columns, "The groups with the most churn") if report.churning else EMPTY,
@@ -197,13 +197,13 @@ def stale(report: Report) -> Html:
     )
     kept = format_limit(report.retention_minutes * MS_PER_MINUTE)
     source = "as set on the brokers" if report.is_retention_told else "Kafka's default"
-    told = (
+    note = (
         f"{counted(report.stale_count, 'group')} will lose offsets after a retention of {kept} ({source}) without "
         "further use; the soonest first."
     )
     return joined(
         (
-            paragraph(told),
+            paragraph(note),
             table_of(report.stale, columns),
             soft(_first_of(len(report.stale), report.stale_count, "groups")),
         )
@@ -317,11 +317,11 @@ def polls(report: Report) -> Html:
     polled = report.polls
     if polled is None:
         return EMPTY
-    told = (
+    note = (
         f"{counted(polled.count, 'poll')} of the groups; the log was not read. Commits are changes of an offset "
         "between polls, so there may have been more."
     )
-    parts = [paragraph(told)]
+    parts = [paragraph(note)]
     if polled.problem_count:
         parts += [element("h3", "Gaps of the last poll"), listing(text(one) for one in polled.problems)]
         parts.append(soft(_first_of(len(polled.problems), polled.problem_count, "gaps")))
@@ -332,16 +332,16 @@ def read(report: Report) -> Html:
     """Return the read counts, with what was skipped and why."""
     if report.polls is not None:
         return EMPTY
-    told = "Everything in the files is counted once: records by type, and skipped bytes with the reason."
+    note = "Everything in the files is counted once: records by type, and skipped bytes with the reason."
     if report.excluded_groups:
-        told = f"{told} Records of excluded groups are not counted."
+        note = f"{note} Records of excluded groups are not counted."
     columns: Columns[ReadCount] = (
         ("what", lambda row: text(row.what)),
         ("problem", lambda row: text(row.problem)),
         ("#count", lambda row: format_number(row.count)),
         ("#size", lambda row: format_size(row.size_bytes)),
     )
-    parts = [paragraph(told), table_of(report.read, columns)]
+    parts = [paragraph(note), table_of(report.read, columns)]
     if report.corrupt:
         parts += _corrupt(report)
     return joined((*parts, _tables(report)))
@@ -350,9 +350,9 @@ def read(report: Report) -> Html:
 def _tables(report: Report) -> Html:
     if not report.tables:
         return EMPTY
-    told = joined((joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", ")
+    tables = joined((joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", ")
     where = element("code", "tables/")
-    return soft("Tables next to this page, in ", where, ", with their number of rows: ", told, ".")
+    return soft("Tables next to this page, in ", where, ", with their number of rows: ", tables, ".")
 
 
 def _corrupt(report: Report) -> list[Html]:
@@ -408,12 +408,12 @@ def _groups(report: Report) -> Html:
         ("#median time", lambda row: format_span(row.median_ms)),
         ("#slowest", lambda row: format_span(row.slowest_ms)),
     )
-    told = (
+    note = (
         "Fenced: static members that did not return within their session, and members that exceeded their rebalance "
         "timeout. A move is unnecessary if its owner gained another partition that the new owner could have had. A "
         "partition is without owner from its revocation until the next member has it."
     )
-    return joined((table_of(report.consumer_groups, columns, "Groups with fenced and slow members first"), soft(told)))
+    return joined((table_of(report.consumer_groups, columns, "Groups with fenced and slow members first"), soft(note)))
 
 
 def _assignors(report: Report) -> Html:
@@ -454,9 +454,9 @@ def worst(report: Report) -> Html:
         return _all_is_well(report)
     total = sum(report.severities.get(severity, 0) for severity in (BAD, WARNING))
     bad = report.severities.get(BAD, 0)
-    groups_told = counted(sum(report.severities.values()), "group")
-    told = f"{total:,} of {groups_told} {'needs' if total == 1 else 'need'} attention"
-    told += f"; {bad:,} of them without progress, or with records processed twice." if bad else "."
+    groups_text = counted(sum(report.severities.values()), "group")
+    lead = f"{total:,} of {groups_text} {'needs' if total == 1 else 'need'} attention"
+    lead += f"; {bad:,} of them without progress, or with records processed twice." if bad else "."
     items = [_item(row, report) for row in rows[:WORST_MAX]]
     more = [
         joined((group_name(row.group_id, report), " ", pill(row.standing.word, row.standing.severity)))
@@ -466,7 +466,7 @@ def worst(report: Report) -> Html:
     if left > 0:
         more.append(text(f"{left:,} more"))
     others = paragraph("Others: ", enumeration(more), ".") if more else EMPTY
-    return joined((paragraph(told, style="lead"), element("ol", *items, class_="worst"), others))
+    return joined((paragraph(lead, style="lead"), element("ol", *items, class_="worst"), others))
 
 
 def _item(row: GroupRow, report: Report) -> Html:
@@ -498,8 +498,8 @@ def _all_is_well(report: Report) -> Html:
     behind.sort(key=lambda row: (-(row.standing.lag or 0), row.group_id))
     parts = []
     if known:
-        told = " and ".join(known)
-        parts.append(paragraph(f"{told[0].upper()}{told[1:]}.", style=f"lead {FINE}"))
+        sentence = " and ".join(known)
+        parts.append(paragraph(f"{sentence[0].upper()}{sentence[1:]}.", style=f"lead {FINE}"))
     if behind:
         names = [
             joined((group_name(row.group_id, report), f" ({lag_text(row.standing)})")) for row in behind[:WORST_MAX]

@@ -157,8 +157,8 @@ def _missing_source_topics(subtopologies: Iterable[Subtopology], existing: Mappi
 
 
 def names_of_few(names: Sequence[str]) -> str:
-    told = ", ".join(names[:NAMED_TOPICS])
-    return told if len(names) <= NAMED_TOPICS else f"{told} and {len(names) - NAMED_TOPICS} additional topics"
+    text = ", ".join(names[:NAMED_TOPICS])
+    return text if len(names) <= NAMED_TOPICS else f"{text} and {len(names) - NAMED_TOPICS} additional topics"
 
 
 class _Decision:
