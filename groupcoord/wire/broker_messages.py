@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from groupcoord.core.fast_construct import define, frozen
+from attrs import define, frozen
+
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import Request

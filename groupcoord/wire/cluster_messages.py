@@ -8,7 +8,8 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.core.fast_construct import define, frozen
+from attrs import define, frozen
+
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, PartitionResult
 from groupcoord.core.messages.request import Request

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from groupcoord.core.fast_construct import frozen
 from groupcoord.core.messages import Request, Response
 from groupcoord.core.messages.share_state import ShareStateResponse
 from groupcoord.schema.primitives import INT32_FROM, UTF8_AS_JAVA, MalformedError, skip_tagged_fields

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from groupcoord.core.fast_construct import define
+from attrs import define
+
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 

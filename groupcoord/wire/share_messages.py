@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Generic, NamedTuple
 from uuid import UUID
 
-from groupcoord.core.fast_construct import define, frozen
+from attrs import define, frozen
+
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import BrokerResponse, CurrentLeader, EntryT, MetadataBroker

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from groupcoord.core.fast_construct import define, frozen
+from attrs import define, frozen
+
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.core.messages import TopicResult
 from groupcoord.core.messages.commits import refused_partitions

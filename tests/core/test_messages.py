@@ -87,22 +87,20 @@ class Initialized:
 
 FIELDS: list[dict[str, Any]] = [
     {"_first": field(), "second": field(factory=list), "third": field(default="")},
-    {"first": field(converter=int, eq=False)},
+    {"first": field(converter=int)},
     {"first": field(validator=attrs.validators.instance_of(str))},
     {"first": field(), "second": field(default=2, kw_only=True)},
-    {"first": field(), "second": field(default=2, init=False, repr=False)},
+    {"first": field(), "second": field(default=2, init=False)},
     {"first": field(), "second": field(default=Factory(lambda made: [made.first], takes_self=True))},
 ]
 
 
 @as_one_test
 @pytest.mark.parametrize("fields", FIELDS)
-@pytest.mark.parametrize(
-    "options", [{}, {"slots": False, "unsafe_hash": True}, {"cache_hash": True, "unsafe_hash": True}]
-)
+@pytest.mark.parametrize("options", [{}, {"slots": False}, {"cache_hash": True, "unsafe_hash": True}])
 @pytest.mark.parametrize("base", [object, Initialized])
 @pytest.mark.parametrize("decorator", ["define", "frozen"])
-def test_classes_equal_those_of_attrs(decorator: str, base: type, options: Any, fields: Any) -> None:
+def test_constructors_equal_those_of_attrs(decorator: str, base: type, options: Any, fields: Any) -> None:
     theirs, ours = (
         getattr(module, decorator)(type("Made", (base,), {}), these=fields, **options)
         for module in (attrs, fast_construct)
@@ -114,8 +112,7 @@ def test_classes_equal_those_of_attrs(decorator: str, base: type, options: Any, 
 
 def made_of(kind: type, *arguments: Any) -> str:
     try:
-        made, equal = kind(*arguments), kind(*arguments)
-        compared = [made == equal, made == kind("7"), made != equal, made == 7]
-        return f"{made} {compared} {made.__hash__ and hash(made) == hash(equal)}"
+        made = kind(*arguments)
+        return f"{made} {getattr(made, '_attrs_cached_hash', '')}"
     except TypeError as error:
         return str(error)

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import re2
+from attrs import define, frozen
 
 from groupcoord.broker.configs.definitions import (
     Configs,
@@ -25,7 +26,6 @@ from groupcoord.broker.connection import Connection
 from groupcoord.broker.json_file import DataFileError, JsonFile, Place
 from groupcoord.clock import Clock
 from groupcoord.config.settings import INT32_MAX, Number, trim
-from groupcoord.core.fast_construct import define, frozen
 from groupcoord.core.log.records import ZERO_UUID
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.config_messages import (

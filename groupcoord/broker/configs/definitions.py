@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
-from attrs import evolve, field, fields
+from attrs import evolve, field, fields, frozen
 
 from groupcoord.broker.json_file import DataFileError, Document, JsonFile, Place
 from groupcoord.config import SETTINGS, Config, key_of
@@ -25,7 +25,6 @@ from groupcoord.config.group_settings import (
     settings_of_groups,
 )
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number, Text, trim
-from groupcoord.core.fast_construct import frozen
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigSource, ConfigSynonym, ConfigType
 

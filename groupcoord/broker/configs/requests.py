@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from groupcoord.broker.configs.client_metrics import (
     CLIENT_METRICS_DEFINITIONS,
@@ -43,7 +43,6 @@ from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, 
 from groupcoord.broker.work import Work, each, portions
 from groupcoord.config import Config
 from groupcoord.config.settings import INT32_MAX
-from groupcoord.core.fast_construct import frozen
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire.broker_messages import CreatedTopicConfig

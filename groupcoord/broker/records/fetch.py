@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from attrs import field
+from attrs import define, field
 
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.fetch_sessions import FetchContext, Fetched, FetchSessions, Target, Targets
@@ -26,7 +26,7 @@ from groupcoord.broker.records.topic_data import (
 )
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import Timers, Work, each_partition, portions
-from groupcoord.core.fast_construct import define, maker
+from groupcoord.core.fast_construct import maker
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
 
+from attrs import define
+
 from groupcoord.broker.work import Work, each, portions
 from groupcoord.config.settings import INT32_MAX
-from groupcoord.core.fast_construct import define, maker
+from groupcoord.core.fast_construct import maker
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import (
     Fetch,

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from attrs import evolve, field, fields
+from attrs import evolve, field, fields, frozen
 
 from groupcoord.broker.security.principals import NewPrincipal, certificate_principal, parse_rules
 from groupcoord.broker.security.sasl import MECHANISMS
 from groupcoord.config import key_of, read_properties, suggestion
 from groupcoord.config.files import load_identity
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
-from groupcoord.core.fast_construct import frozen
 from groupcoord.errors import ConfigError
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from attrs import field
+from attrs import define, field
 
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
@@ -32,7 +32,6 @@ from groupcoord.broker.share.share_partitions import (
 )
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.work import PORTION, Awaited, Work
-from groupcoord.core.fast_construct import define
 from groupcoord.core.router.authorization import Operation, Permissions
 from groupcoord.core.share_partition.in_flight import (
     Acknowledgement,

@@ -18,13 +18,12 @@ from pathlib import Path
 from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic, TopicError, ensure_internal_topic
 from groupcoord.core.consumer_protocol import TopicPartition
-from groupcoord.core.fast_construct import frozen
 from groupcoord.core.javacompat import partition_for
 from groupcoord.core.log.records import TRANSACTIONS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
