@@ -147,7 +147,7 @@ def page(title: str, lead: Iterable[Html], sections: Iterable[Section]) -> Html:
     return joined((Html("<!doctype html>\n"), element("html", head, body, lang="en"), Html("\n")))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Html:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
     """Return a table.
 
     The first character of a title sets the column's style: ``#`` numbers, ``@`` no wrapping, ``~`` sentences.
@@ -163,14 +163,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -
         for row in rows
     ]
     parts = [element("thead", element("tr", *titles)), element("tbody", joined(made, "\n"))]
-    if title:
-        parts.insert(0, element("title", title))
+    if caption:
+        parts.insert(0, element("caption", caption))
     size = "scroll long" if len(rows) > LONG_TABLE_ROWS else "scroll"
     return element("div", element("table", *parts), class_=size, tabindex=0)
 
 
-def table_of(rows: Iterable[RowT], columns: Columns[RowT], title: str = "") -> Html:
-    return table([title for title, _ in columns], ([cell(row) for _, cell in columns] for row in rows), title)
+def table_of(rows: Iterable[RowT], columns: Columns[RowT], caption: str = "") -> Html:
+    return table([title for title, _ in columns], ([cell(row) for _, cell in columns] for row in rows), caption)
 
 
 def key(style: str) -> Html:
