@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.config import Config
-from groupcoord.core.groups.group import allows_session_timeout
+from groupcoord.core.groups.group import session_timeouts_ms
 from groupcoord.core.messages import (
     NO_NODE,
     CompleteTransactionResponse,
@@ -118,7 +118,7 @@ def _unserved_error(request: GroupRequest, error_code: ErrorCode, config: Config
     if not request.group_id and not isinstance(request, OffsetCommit):  # Kafka allows commits of the empty group id
         return ErrorCode.INVALID_GROUP_ID
     # Kafka checks the group id before the session timeout.
-    if isinstance(request, JoinGroup) and not allows_session_timeout(config, request.session_timeout_ms):
+    if isinstance(request, JoinGroup) and request.session_timeout_ms not in session_timeouts_ms(config):
         return ErrorCode.INVALID_SESSION_TIMEOUT
     return error_code
 

@@ -156,9 +156,9 @@ class Deletion:
         return [Reply(self.token, DeleteGroupsResponse(results))]
 
 
-def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
-    """Return whether a join may have this session timeout; both bounds are allowed."""
-    return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
+def session_timeouts_ms(config: Config) -> range:
+    """Return the session timeouts that a join may have; both bounds are allowed."""
+    return range(config.group_min_session_timeout_ms, config.group_max_session_timeout_ms + 1)
 
 
 def why_not_found(group: Group | None, group_id: str, group_type: GroupType) -> str:

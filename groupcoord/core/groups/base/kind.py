@@ -16,7 +16,7 @@ from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.fast_construct import define
 from groupcoord.core.groups.base.group import GroupEnvironment, GroupT, SteadyHeartbeat
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH, Draft, ModernMember, find_sender
-from groupcoord.core.groups.group import Group, allows_session_timeout, says_more, why_not_found
+from groupcoord.core.groups.group import Group, says_more, session_timeouts_ms, why_not_found
 from groupcoord.core.handler_context import GroupKind, Handler, HandlerContext
 from groupcoord.core.log.log_partition import Continuation
 from groupcoord.core.log.records import GroupTombstone
@@ -461,7 +461,7 @@ class ModernGroups(GroupKind, ABC, Generic[GroupT, DraftT]):
 
     def join_as_guest(self, request: JoinGroup, token: Token, now_ms: int) -> None:
         # Kafka checks the session timeout before it looks at the group.
-        if allows_session_timeout(self._context.config, request.session_timeout_ms):
+        if request.session_timeout_ms in session_timeouts_ms(self._context.config):
             self.join(self._groups[request.group_id], request, token, now_ms)
         else:
             response = JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)

@@ -17,7 +17,7 @@ from groupcoord.core.groups.classic.rebalance import (
     WhenGroupWritten,
     WhenReplaced,
 )
-from groupcoord.core.groups.group import Group, allows_session_timeout, why_not_found
+from groupcoord.core.groups.group import Group, session_timeouts_ms, why_not_found
 from groupcoord.core.handler_context import HandlerContext
 from groupcoord.core.log.log_partition import Append
 from groupcoord.core.log.records import CLASSIC_GROUP_KEY
@@ -57,6 +57,7 @@ class ClassicGroups(Rebalance):
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
+        self._session_timeouts_ms = session_timeouts_ms(context.config)
         self.handlers = {
             JoinGroup: self.join,
             SyncGroup: self.sync,
@@ -87,7 +88,7 @@ class ClassicGroups(Rebalance):
         if not request.group_id:
             self._refuse_join(token, ErrorCode.INVALID_GROUP_ID, request.member_id)
             return
-        if not allows_session_timeout(self._config, request.session_timeout_ms):
+        if request.session_timeout_ms not in self._session_timeouts_ms:
             self._refuse_join(token, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return
         group = self._groups.get(request.group_id)
