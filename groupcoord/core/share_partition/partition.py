@@ -499,8 +499,9 @@ class _Acquisition:
         self._acquired += acquired
 
     def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:
+        throttled_from = self._throttled_from
         for run in batch.runs(first, last):
-            if run.state.is_available and run.state.count >= self._throttled_from:
+            if run.state.is_available and run.state.count >= throttled_from:
                 return run.state.count
         return None
 
