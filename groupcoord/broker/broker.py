@@ -173,4 +173,4 @@ class Broker(Parts):
 
 
 make_broker = Broker
-"""Function that returns a broker."""
+"""The class, under the name that hosts call."""
