@@ -60,7 +60,7 @@ def lines_of(dotted: str, value: Any) -> Iterator[str]:
     if not isinstance(value, type):
         yield from signature_lines(dotted, value) if inspect.isroutine(value) else [f"{dotted}: {type(value).__name__}"]
         return
-    if value.__name__ != dotted.rpartition(".")[2]:  # an alias
+    if value.__name__ != dotted.rpartition(".")[2]:
         yield f"{dotted} is {value.__name__}"
         return
     bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)

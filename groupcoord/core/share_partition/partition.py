@@ -500,10 +500,8 @@ class _Acquisition:
 
     def _first_throttled(self, batch: InFlightBatch, first: int, last: int) -> int | None:
         throttled_from = self._throttled_from
-        for run in batch.runs(first, last):
-            if run.state.is_available and run.state.count >= throttled_from:
-                return run.state.count
-        return None
+        counts = (run.state.count for run in batch.runs(first, last) if run.state.is_available)
+        return next((count for count in counts if count >= throttled_from), None)
 
     def _acquire_throttled(self, batch: InFlightBatch, first: int, last: int, count: int) -> None:
         # Half of the batch at first, then half of that (KIP-1240).
