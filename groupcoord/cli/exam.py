@@ -66,7 +66,7 @@ def exam(
 ) -> None:
     """Run a consumer program under faults of its broker and itself, and report broken laws.
 
-    The command starts it as several processes with a server of its own. The program receives numbered records, and
+    The command starts it as several processes, and a server for them. The program receives numbered records, and
     writes the number of each processed record to the output. Exit status: 0 if no law was broken, 1 if one was, 2 if
     the command cannot be carried out.
     """

@@ -100,7 +100,7 @@ def _batches(records: Plain) -> Plain:
 
 
 COORDINATOR = "coordinator"
-"""Value of ``node`` for the coordinator of the transcript's group, whose variable is ``$g``."""
+"""Value of ``node`` for the coordinator of the transcript's group ``$g``."""
 
 PACKAGED = Path(__file__).parent / "transcripts"
 

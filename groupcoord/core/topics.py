@@ -91,7 +91,7 @@ class RegexResolver(Protocol):
         """Return why an expression can't be used; None if it can."""
 
     def matching_topics(self, regex: str, principal: Any) -> Iterable[str]:
-        """Return the topics whose whole name an expression matches and that ``principal`` may describe."""
+        """Return the topics that an expression matches by their whole name and ``principal`` may describe."""
 
 
 class NoRegexes:

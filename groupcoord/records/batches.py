@@ -570,7 +570,7 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
 
 
 def check_record_count(record_count: int, size_bytes: int) -> None:
-    """Raise MalformedError if the bytes are too few for so many records."""
+    """Raise MalformedError if the bytes are too few for the number of records."""
     if record_count * RECORD_BYTES_MIN > size_bytes:
         raise MalformedError(f"there are no {record_count} records in {size_bytes} bytes")
 

@@ -93,7 +93,7 @@ class Extent(ABC):
     def position(self, before: Position, bound: int | None = None, last: Position | None = None) -> Position:
         """Return the position at the end of all logs.
 
-        With a bound it is at most so many bytes or offsets of each log after ``before``, and not beyond ``last``.
+        ``bound`` limits the bytes or offsets of each log after ``before``; ``last`` is a position not to exceed.
         """
 
     @abstractmethod

@@ -87,7 +87,7 @@ class ShareWorkers(Application):
         is_limit: ``max_records`` is a strict limit (KIP-1206).
         work_ms: bounds of the time to process a fetch.
         release_percent, reject_percent: percentage of records released for another delivery; of the others, rejected.
-        hang_percent: percentage of fetches whose processing takes longer.
+        hang_percent: percentage of fetches that take longer to process.
         hang_ms: the additional time.
         renews: processing renews locks (KIP-1222).
         crash_percent: percentage of fetches after which the worker crashes before it acknowledges.

@@ -1,7 +1,7 @@
 """Groups of simulated consumers: whether they are steady or at rest, and fast-forwarding of steady ones.
 
-A group is steady when its coordinator has it Stable, every live consumer is settled in that generation or epoch, all
-use the same protocol, and no other client of the group is active. Until the next fault a consumer then repeats itself
+A group is steady when it is Stable and every live consumer is settled in its generation or epoch. All of them use the
+same protocol, and no other client of the group is active. Until the next fault a consumer then repeats itself
 with a period: the least common multiple of its heartbeat and commit intervals. A consumer without a request in flight
 skips as many whole periods as fit before the next fault. Its clock stands still for them. It resumes
 :meth:`FastForward.guard_ms` before the fault, so that each heartbeat and commit that the fault can affect is sent.

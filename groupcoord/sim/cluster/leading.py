@@ -206,7 +206,7 @@ class Leading(ABC):
 
     @abstractmethod
     def place(self, partitions: Collection[int]) -> int | None:
-        """Return the place whose owner must answer for log partitions, or None if they have several."""
+        """Return the place with the owner that answers for log partitions, or None if they have several."""
 
 
 class Controlled(Leading):

@@ -143,7 +143,7 @@ class CoordinatorNode(NodeProcess):
         unsent: deque[tuple[Exchange, Response | None]] = deque()
         while True:
             # Responses are checked, then events are reported, and only then a response leaves. Sending it may let
-            # in the next request, whose response is checked against all of these.
+            # in the next request, and its response is checked against all of these.
             for exchange, response in coordinator.take_replies():
                 if response is not None:
                     self._cluster.on_answer(self, exchange.request, response)

@@ -60,7 +60,7 @@ RELOAD_PAUSE_MS = 1_000
 GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 
 STATES_PARTITION = 0
-"""Log partition whose leader is also the share coordinator, with a single partition of states."""
+"""Log partition with a leader that is also the share coordinator, with a single partition of states."""
 
 EpochOf = Callable[[int], int | None]
 """Function that returns the epoch in which a node leads a log partition, or None if it does not, as far as it knows."""

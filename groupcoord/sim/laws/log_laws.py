@@ -352,7 +352,7 @@ class LogLaws:
     ) -> list[ConsumerGroupCurrentMemberAssignmentRecord]:
         """Return the current assignment of a member in the log, and those at this time.
 
-        A completed write starts the next one, whose records may be in the log before the responses of the first leave.
+        A completed write starts the next one. Its records may be in the log before the responses of the first leave.
         """
         now = assignment_in(self.follow(partition), group_id, member_id)
         is_new = self._followed_ms == self._scheduler.time_ms

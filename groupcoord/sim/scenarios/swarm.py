@@ -60,7 +60,7 @@ def swarm_options(seed: int) -> WorldOptions:
 
 
 class _SmallWorld:
-    """World of a seed while it is drawn. Each part has a random generator of its own."""
+    """World of a seed while it is drawn. Each part has another random generator."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -7,7 +7,7 @@ A pass is a generator that yields the amount of work done, so that it runs in sm
 3. Rewrite groups of segments that fit into one, without replaced records and aborted transactions, and swap each in.
 
 A transaction marker stays while a batch of its transaction existed at the beginning of a pass. A tombstone, and a
-marker whose transaction has no records left, first gets a delete horizon, after which a pass drops it (KIP-534).
+marker of a transaction without records, first gets a delete horizon, after which a pass drops it (KIP-534).
 Sources: ``Cleaner`` and ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
 """
 
@@ -125,7 +125,7 @@ class CompactionPass:
         # The records that replace others must survive a power failure first.
         for segment in segments[first:]:
             yield from make_durable(segment)
-        # A transaction whose marker lies before the dirty section would never end in this pass.
+        # A transaction with its marker before the dirty section would never end in this pass.
         unread = [transaction for transaction in aborted if transaction.last_offset >= dirty_base]
         end = yield from self._note_keys(segments[first : last + 1], CleanedTransactions(unread))
         self._end = end

@@ -110,7 +110,7 @@ class FileSegment(Segment):
     def found(
         cls, folder: Path, base_offset: int, next_offset: int, size_bytes: int, files: OpenFiles, memory: LogMemory
     ) -> FileSegment:
-        """Return a closed segment whose file was found."""
+        """Return a closed segment for a file that was found."""
         segment = cls(folder, base_offset, files, memory)
         segment.next_offset, segment.size_bytes = next_offset, size_bytes
         segment._offsets = segment._times = None

@@ -16,11 +16,11 @@ logger = logging.getLogger("groupcoord")
 
 
 class BatchingLogStore:
-    """Log store whose thread writes waiting appends in one transaction: ``BatchingLogStore(SqliteLogStore(path))``.
+    """Log store with one transaction for all waiting appends: ``BatchingLogStore(SqliteLogStore(path))``.
 
-    While a transaction is in progress, all appends wait for the next one, so many clients share the cost of a commit.
+    While a transaction is in progress, all appends wait for the next one: clients share the cost of a commit.
     Pass the coordinator to an :class:`~groupcoord.aio.AsyncCoordinator` or a
-    :class:`~groupcoord.coordinator.threads.ThreadSafeCoordinator`, which receive the answers. The thread compacts when
+    :class:`~groupcoord.coordinator.threads.ThreadSafeCoordinator`, which receive the answers. Its thread compacts when
     no append waits.
 
     Args:

@@ -5,9 +5,8 @@ at the epoch that blocks increments until the end. So a former owner writes noth
 is either visible to the new owner or never committed.
 
 Answers from memory need no transaction. So an owner looks at the epoch from time to time, and counts these looks in the
-same row. A look is valid for a lease, whose length the row holds. A process that takes over waits that long. A standby
-takes over if the row has not changed for that long. No clocks are compared: each process measures durations with its
-own.
+same row. A look is valid for a lease, and the row holds its length. A process that takes over waits that long. A
+standby takes over if the row has not changed for that long. No clocks are compared: each process measures durations.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ Row = tuple[Any, ...]
 
 
 class DatabaseConnection(Protocol):
-    """Database connection whose user controls transactions."""
+    """Database connection with explicit transactions."""
 
     def execute(self, query: str, parameters: Sequence[object] = ..., /) -> Any:
         """Execute a statement and return its cursor."""
@@ -559,7 +558,7 @@ class SqlLogStore(ABC):
 
     @abstractmethod
     def _refused_commit(self, connection: DatabaseConnection, error: Exception) -> bool:
-        """Return whether a transaction whose commit failed is certainly rolled back."""
+        """Return whether a transaction with a failed commit is certainly rolled back."""
 
 
 def _columns(record: LogRecord) -> Row:
@@ -647,7 +646,7 @@ class SqliteLogStore(SqlLogStore):
 
 ROWS_AT_ONCE = 2_000
 IDLE_IN_TRANSACTION_MAX = "60s"
-"""Ends the transaction of an owner whose machine has failed, so that another one can take over."""
+"""Ends the transaction of an owner on a failed machine, so that another one can take over."""
 
 
 class PostgresLogStore(SqlLogStore):

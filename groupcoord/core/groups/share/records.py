@@ -102,7 +102,7 @@ class ShareGroupCurrentMemberAssignmentRecord(MemberRecord):
 
 @frozen
 class ShareGroupStatePartitionMetadataRecord(GroupWideRecord):
-    """Partitions whose states at the share coordinator are initializing, initialized or being deleted (type 15)."""
+    """Partitions with states at the share coordinator: initializing, initialized or being deleted (type 15)."""
 
     group_id: str
     initializing_topics: tuple[NamedTopicPartitions, ...] = ()
