@@ -1,18 +1,15 @@
 """Segment files of paths and URLs, read through fsspec, and the tasks that they are cut into.
 
-Runs that follow logs list the same folders repeatedly. A local folder's modification time shows added, removed and
-replaced files; otherwise only the last segment can have grown. So a log partition costs three system calls for any
-number of segments. A remote store lists a folder in one request, and several folders are listed at a time.
+A remote store lists a folder in one request, and several folders are listed at a time.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -40,9 +37,6 @@ INTERRUPTED = "not read; compaction was interrupted when it wrote this"
 """Problem of files that a crashed compaction left; the segments hold their records, too."""
 
 ASKED_MAX = 32
-SETTLED_NS = 2_000_000_000
-"""A folder changed less than this ago may change again with the same timestamp: some systems store seconds only."""
-
 Found = TypeVar("Found")
 
 
@@ -75,101 +69,37 @@ class Folder(NamedTuple):
     partitions: tuple[str, ...]
 
 
-class _Seen(NamedTuple):
-    folder: Folder
-    changed_ns: int
-    growing: int | None
-
-
-class Folders:
-    """Contents of folders; local ones are cached."""
-
-    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._now_ns = now_ns
-        self._seen: dict[str, _Seen] = {}
-
-    def __reduce__(self) -> tuple[type[Folders], tuple[()]]:
-        return Folders, ()
-
-    def look(self, file_system: AbstractFileSystem, paths: Sequence[str]) -> list[Folder]:
-        if is_local(file_system):
-            # Not in threads, which would wait for each other more than for the disk.
-            return [self._look_here(path) for path in paths]
-        return each(file_system, partial(_listed_there, file_system), paths)
-
-    def _look_here(self, path: str) -> Folder:
-        now_ns, changed_ns = self._now_ns(), os.stat(path).st_mtime_ns
-        seen = self._seen.pop(path, None)
-        folder = None if seen is None or seen.changed_ns != changed_ns else _grown(seen)
-        if folder is None:
-            folder = _listed_here(path)
-        growing = [number for number, one in enumerate(folder.segments) if one.unread is None]
-        # Only among names of one length is the last by name the last by offset.
-        is_in_order = len({len(folder.segments[number].path) for number in growing}) < 2
-        if is_in_order and now_ns - changed_ns > SETTLED_NS:
-            self._seen[path] = _Seen(folder, changed_ns, growing[-1] if growing else None)
-        return folder
-
-
-def _grown(seen: _Seen) -> Folder | None:
-    """Return a folder with the present size of its growing segment; None if that is gone."""
-    folder, _, growing = seen
-    if growing is None:
-        return folder
-    before = folder.segments[growing]
-    try:
-        now = _segment_here(before.path, before.partition)
-    except FileNotFoundError:
-        return None
-    return folder._replace(segments=(*folder.segments[:growing], now, *folder.segments[growing + 1 :]))
-
-
-def _listed_here(path: str) -> Folder:
-    partition = partition_of(path)
-    with os.scandir(path) as entries:
-        # Without indexes, which are most of the files in a folder.
-        of_interest = [(f"{path.rstrip('/')}/{entry.name}", entry.is_dir()) for entry in entries if _counts(entry.name)]
-    segments = []
-    for inner, is_folder in of_interest:
-        with suppress(FileNotFoundError):
-            if not is_folder:
-                segments.append(_segment_here(inner, partition))
-    return _folder(segments, (inner for inner, is_folder in of_interest if is_folder))
+def _listed(file_system: AbstractFileSystem, path: str) -> Folder:
+    # Without indexes, which are most of the files in a folder.
+    infos = [info for info in file_system.ls(path, detail=True) if _counts(name_of(info["name"]))]
+    infos = [file_system.info(info["name"]) if info.get("islink") else info for info in infos]
+    infos.sort(key=lambda info: name_of(info["name"]))
+    files = [segment_of(file_system, info) for info in infos if info["type"] == "file"]
+    segments = [one for one in files if one.path.endswith(SEGMENT_SUFFIX)]
+    left = [one._replace(unread=INTERRUPTED) for one in files if one.path.endswith(SWAP_SUFFIX)]
+    folders = [info["name"] for info in infos if info["type"] == "directory"]
+    numbered = [(int(match[1]), path) for path in folders if (match := OFFSETS_FOLDER.fullmatch(name_of(path)))]
+    return Folder((*segments, *left) if segments else (), tuple(path for _, path in sorted(numbered)))
 
 
 def _counts(name: str) -> bool:
     return name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX)) or OFFSETS_FOLDER.fullmatch(name) is not None
 
 
-def _segment_here(path: str, partition: int | None) -> SegmentFile:
-    status = os.stat(path)
-    if not os.access(path, os.R_OK):
-        raise PermissionError(path)
-    return SegmentFile(path, path, partition, status.st_size, identity=status.st_ino)
-
-
-def _listed_there(file_system: AbstractFileSystem, path: str) -> Folder:
-    listed = file_system.ls(path, detail=True)
-    files = [info for info in listed if info["type"] == "file" and _counts(name_of(info["name"]))]
-    folders = [info["name"] for info in listed if info["type"] == "directory"]
-    return _folder([segment_of(file_system, info) for info in files], folders)
-
-
-def _folder(files: Iterable[SegmentFile], folders: Iterable[str]) -> Folder:
-    in_order = sorted(files, key=lambda one: name_of(one.path))
-    segments = [one for one in in_order if one.path.endswith(SEGMENT_SUFFIX)]
-    left = [one._replace(unread=INTERRUPTED) for one in in_order if one.path.endswith(SWAP_SUFFIX)]
-    numbered = [(int(match[1]), path) for path in folders if (match := OFFSETS_FOLDER.fullmatch(name_of(path)))]
-    return Folder((*segments, *left) if segments else (), tuple(path for _, path in sorted(numbered)))
-
-
 def segment_of(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> SegmentFile:
     path: str = info["name"]
+    name = path
+    if not is_local(file_system):
+        name = file_system.unstrip_protocol(path)
+    elif not os.access(path, os.R_OK):
+        raise PermissionError(path)
     partition = partition_of(path.rpartition("/")[0])
-    if is_local(file_system):
-        return _segment_here(path, partition)
-    identity = info.get("ino", info.get("ETag"))
-    return SegmentFile(path, file_system.unstrip_protocol(path), partition, int(info["size"]), identity=identity)
+    return SegmentFile(path, name, partition, int(info["size"]), identity=_identity(info))
+
+
+def _identity(info: Mapping[str, Any]) -> int | str | None:
+    identity: int | str | None = info.get("ino", info.get("ETag"))
+    return identity
 
 
 def each(file_system: AbstractFileSystem, ask: Callable[[str], Found], paths: Sequence[str]) -> list[Found]:
@@ -231,7 +161,6 @@ def find_segments(
     storage_options: Mapping[str, Any] | None = None,
     partitions: frozenset[int] = frozenset(),
     may_be_empty: bool = False,
-    folders: Folders | None = None,
 ) -> list[FileSet]:
     """Return the segment files for paths: files, folders of segments, and whole data directories.
 
@@ -241,8 +170,9 @@ def find_segments(
     given = [os.fspath(path) for path in paths]
     if not given:
         raise InputError("no path is given")
-    looking = _Looking(Folders() if folders is None else folders, may_be_empty)
-    found = found_in_some(lambda path: looking.find(path, storage_options or {}), given, _NoFolderError)
+    found = found_in_some(
+        lambda path: _find(path, storage_options or {}, may_be_empty=may_be_empty), given, _NoFolderError
+    )
     if partitions:
         found = [
             files._replace(segments=[one for one in files.segments if one.partition in partitions]) for files in found
@@ -271,53 +201,52 @@ def errors_as_input_errors(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {reason or first_line(error)}") from error
 
 
-class _Looking(NamedTuple):
-    """Options of a search: the cache of folders, and whether it may find nothing."""
+def _find(path: str, storage_options: Mapping[str, Any], *, may_be_empty: bool) -> FileSet:
+    with errors_as_input_errors(path):
+        file_system, root = url_to_fs(path, **storage_options)
+        file_system.invalidate_cache()
+        return FileSet(file_system, _segments_of(file_system, root, path, may_be_empty=may_be_empty))
 
-    folders: Folders
-    may_be_empty: bool
 
-    def find(self, path: str, storage_options: Mapping[str, Any]) -> FileSet:
-        with errors_as_input_errors(path):
-            file_system, root = url_to_fs(path, **storage_options)
-            file_system.invalidate_cache()
-            return FileSet(file_system, self._segments_of(file_system, root, path))
+def _segments_of(file_system: AbstractFileSystem, root: str, path: str, *, may_be_empty: bool) -> list[SegmentFile]:
+    if _GLOB & set(root):
+        return _matching(file_system, root, path, may_be_empty=may_be_empty)
+    info = file_system.info(root)
+    if info["type"] != "directory":
+        if OTHER_FILES.fullmatch(name_of(root)):
+            raise InputError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
+        return [segment_of(file_system, info)]
+    return _in_folder(file_system, root, path, may_be_empty=may_be_empty)
 
-    def _segments_of(self, file_system: AbstractFileSystem, root: str, path: str) -> list[SegmentFile]:
-        if _GLOB & set(root):
-            return self._matching(file_system, root, path)
-        info = file_system.info(root)
-        if info["type"] != "directory":
-            if OTHER_FILES.fullmatch(name_of(root)):
-                raise InputError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
-            return [segment_of(file_system, info)]
-        return self._in_folder(file_system, root, path)
 
-    def _matching(self, file_system: AbstractFileSystem, pattern: str, path: str) -> list[SegmentFile]:
-        matching = sorted(file_system.glob(pattern))
-        if not matching and not self.may_be_empty:
-            raise InputError(f"{path}: nothing matches")
-        held = each(
-            file_system,
-            lambda one: self._segments_of(file_system, one, one),
-            [one for one in matching if _may_hold(one)],
-        )
-        found = [segment for segments in held for segment in segments]
-        if not found and not self.may_be_empty:
-            raise InputError(f"{path}: none of what matches is a segment file; those end in {SEGMENT_SUFFIX}")
-        return found
+def _matching(file_system: AbstractFileSystem, pattern: str, path: str, *, may_be_empty: bool) -> list[SegmentFile]:
+    matching = sorted(file_system.glob(pattern))
+    if not matching and not may_be_empty:
+        raise InputError(f"{path}: nothing matches")
+    held = each(
+        file_system,
+        lambda one: _segments_of(file_system, one, one, may_be_empty=may_be_empty),
+        [one for one in matching if _may_hold(one)],
+    )
+    found = [segment for segments in held for segment in segments]
+    if not found and not may_be_empty:
+        raise InputError(f"{path}: none of what matches is a segment file; those end in {SEGMENT_SUFFIX}")
+    return found
 
-    def _in_folder(self, file_system: AbstractFileSystem, root: str, path: str) -> list[SegmentFile]:
-        (folder,) = self.folders.look(file_system, [root])
-        if folder.segments:
-            return list(folder.segments)
-        found = [one for inner in self.folders.look(file_system, folder.partitions) for one in inner.segments]
-        if not found and not self.may_be_empty:
-            reason = f"{path} holds no segment files (*{SEGMENT_SUFFIX})"
-            if folder.partitions or PARTITION_FOLDER.fullmatch(name_of(root)):
-                raise InputError(reason)
-            raise _NoFolderError(f"{reason} and no log partitions")
-        return found
+
+def _in_folder(file_system: AbstractFileSystem, root: str, path: str, *, may_be_empty: bool) -> list[SegmentFile]:
+    folder = _listed(file_system, root)
+    if folder.segments:
+        return list(folder.segments)
+    found = [
+        one for inner in each(file_system, partial(_listed, file_system), folder.partitions) for one in inner.segments
+    ]
+    if not found and not may_be_empty:
+        reason = f"{path} holds no segment files (*{SEGMENT_SUFFIX})"
+        if folder.partitions or PARTITION_FOLDER.fullmatch(name_of(root)):
+            raise InputError(reason)
+        raise _NoFolderError(f"{reason} and no log partitions")
+    return found
 
 
 def _may_hold(path: str) -> bool:
@@ -335,7 +264,7 @@ def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
         info = file_system.info(segment.path)
     except FileNotFoundError:
         return False
-    return bool(info.get("ino", info.get("ETag")) == segment.identity)
+    return _identity(info) == segment.identity
 
 
 def cut_ranges(ranges: Iterable[FileRange], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:

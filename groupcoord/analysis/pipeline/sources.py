@@ -17,7 +17,6 @@ from fsspec.core import url_to_fs
 from groupcoord.analysis.decode.files import SPLIT_BYTES as LOG_SPLIT_BYTES
 from groupcoord.analysis.decode.files import (
     FileSet,
-    Folders,
     LogChangedError,
     RecordTask,
     Runs,
@@ -300,7 +299,6 @@ class LogSource(Source):
 
     paths: tuple[str, ...] = field(converter=_texts)
     storage_options: Mapping[str, Any] = field(factory=dict, kw_only=True, eq=False)
-    _folders: Folders = field(factory=Folders, init=False, eq=False, repr=False)
 
     @property
     def names(self) -> Sequence[str]:
@@ -322,7 +320,6 @@ class LogSource(Source):
             storage_options=self.storage_options,
             partitions=self.selection.partitions,
             may_be_empty=may_be_empty,
-            folders=self._folders,
         )
 
     def _check_records(self, *, may_be_empty: bool) -> int:

@@ -11,7 +11,7 @@ import fsspec
 import pytest
 from fsspec.asyn import AsyncFileSystem
 
-from groupcoord.analysis.decode.files import INTERRUPTED, cut_ranges, find_segments, rows_of_files
+from groupcoord.analysis.decode.files import INTERRUPTED, cut_ranges, find_segments, is_unchanged, rows_of_files
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import InputError
 
@@ -99,3 +99,16 @@ def test_of_several_directories_some_may_have_no_log_partitions(broker_log: Path
     assert find_segments([tmp_path / "empty", broker_log, tmp_path / "also"]) == find_segments([broker_log])
     with pytest.raises(InputError, match="empty holds no segment files"):
         find_segments([tmp_path / "empty", tmp_path / "also"])
+
+
+def test_linked_folders_and_segments_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "there" / "__consumer_offsets-4" / f"{0:020d}.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(12))
+    linked = tmp_path / "linked"
+    (linked / "__consumer_offsets-5").mkdir(parents=True)
+    (linked / "__consumer_offsets-4").symlink_to(path.parent)
+    (linked / "__consumer_offsets-5" / path.name).symlink_to(path)
+    (found,) = find_segments([linked])
+    assert [(one.partition, one.size_bytes) for one in found.segments] == [(4, 12), (5, 12)]
+    assert all(is_unchanged(found.file_system, segment) for segment in found.segments)
