@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 71_338, "files": 430, "words": 136_212},
-    "tests": {"code": 58_846, "files": 600, "words": 81_370},
+    "groupcoord": {"code": 71_287, "files": 430, "words": 136_082},
+    "tests": {"code": 58_745, "files": 599, "words": 81_248},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
