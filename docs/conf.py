@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import museum_page
 
 from tests.docs.generated import with_tables
 from tests.exam import report_cards
+from tests.house.sources import public_names
 
 project = "groupcoord"
 copyright = "Apache License 2.0"
@@ -97,7 +99,10 @@ def draw(app: Sphinx, document: nodes.document) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the functions above to Sphinx events."""
+    """Connect the functions above to Sphinx events; autodoc reads the ``__all__`` of the modules of the API."""
+    for name in re.findall(r"automodule:: (.+)", (Path(__file__).parent / "site" / "api.md").read_text("utf-8")):
+        module: Any = import_module(name)
+        module.__all__ = public_names(module)
     app.connect("source-read", complete_page)
     app.connect("autodoc-skip-member", skip_known)
     app.connect("doctree-read", draw)

@@ -5,86 +5,60 @@ Names are imported on first access, because each run of pytest imports this pack
 
 from __future__ import annotations
 
-from importlib import import_module
+from groupcoord.lazy import attach
 
-# The import of typing takes longer than all else here; jedi skips "if False".
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # the import of typing takes longer than all else
 if TYPE_CHECKING:
-    from groupcoord.clock import Clock, ManualClock, SystemClock
-    from groupcoord.config import Config
-    from groupcoord.coordinator import GroupCoordinator
-    from groupcoord.coordinator.loading import LoadError
-    from groupcoord.core.groups.classic.group import GroupState
-    from groupcoord.core.groups.consumer.group import ConsumerGroupState
-    from groupcoord.core.messages import Reply
-    from groupcoord.core.router.authorization import Operation, Resource, ResourceType
-    from groupcoord.core.router.partition_table import PartitionStatus
-    from groupcoord.core.topics import TopicResolver
-    from groupcoord.errors import (
-        ConfigError,
-        ErrorCode,
-        GroupcoordError,
-        InvariantError,
-        OwnershipLostError,
-        StoreContractError,
-        UnansweredError,
+    from groupcoord.clock import Clock as Clock, ManualClock as ManualClock, SystemClock as SystemClock
+    from groupcoord.config import Config as Config
+    from groupcoord.coordinator import GroupCoordinator as GroupCoordinator
+    from groupcoord.coordinator.loading import LoadError as LoadError
+    from groupcoord.core.groups.classic.group import GroupState as GroupState
+    from groupcoord.core.groups.consumer.group import ConsumerGroupState as ConsumerGroupState
+    from groupcoord.core.messages import Reply as Reply
+    from groupcoord.core.router.authorization import (
+        Operation as Operation,
+        Resource as Resource,
+        ResourceType as ResourceType,
     )
-    from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
+    from groupcoord.core.router.partition_table import PartitionStatus as PartitionStatus
+    from groupcoord.core.topics import TopicResolver as TopicResolver
+    from groupcoord.errors import (
+        ConfigError as ConfigError,
+        ErrorCode as ErrorCode,
+        GroupcoordError as GroupcoordError,
+        InvariantError as InvariantError,
+        OwnershipLostError as OwnershipLostError,
+        StoreContractError as StoreContractError,
+        UnansweredError as UnansweredError,
+    )
+    from groupcoord.log_store import (
+        LogRecord as LogRecord,
+        LogStore as LogStore,
+        LogStoreError as LogStoreError,
+        MemoryLogStore as MemoryLogStore,
+        Ticket as Ticket,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            ".clock": "Clock ManualClock SystemClock",
+            ".config": "Config",
+            ".coordinator": "GroupCoordinator",
+            ".coordinator.loading": "LoadError",
+            ".core.groups.classic.group": "GroupState",
+            ".core.groups.consumer.group": "ConsumerGroupState",
+            ".core.messages": "Reply",
+            ".core.router.authorization": "Operation Resource ResourceType",
+            ".core.router.partition_table": "PartitionStatus",
+            ".core.topics": "TopicResolver",
+            ".errors": (
+                "ConfigError ErrorCode GroupcoordError InvariantError "
+                "OwnershipLostError StoreContractError UnansweredError"
+            ),
+            ".log_store": "LogRecord LogStore LogStoreError MemoryLogStore Ticket",
+        },
+    )
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Clock",
-    "Config",
-    "ConfigError",
-    "ConsumerGroupState",
-    "ErrorCode",
-    "GroupCoordinator",
-    "GroupState",
-    "GroupcoordError",
-    "InvariantError",
-    "LoadError",
-    "LogRecord",
-    "LogStore",
-    "LogStoreError",
-    "ManualClock",
-    "MemoryLogStore",
-    "Operation",
-    "OwnershipLostError",
-    "PartitionStatus",
-    "Reply",
-    "Resource",
-    "ResourceType",
-    "StoreContractError",
-    "SystemClock",
-    "Ticket",
-    "TopicResolver",
-    "UnansweredError",
-]
-
-_MODULES = {
-    "clock": ("Clock", "ManualClock", "SystemClock"),
-    "config": ("Config",),
-    "coordinator": ("GroupCoordinator",),
-    "coordinator.loading": ("LoadError",),
-    "core.groups.classic.group": ("GroupState",),
-    "core.groups.consumer.group": ("ConsumerGroupState",),
-    "core.messages": ("Reply",),
-    "core.router.authorization": ("Operation", "Resource", "ResourceType"),
-    "core.router.partition_table": ("PartitionStatus",),
-    "core.topics": ("TopicResolver",),
-    "log_store": ("LogRecord", "LogStore", "LogStoreError", "MemoryLogStore", "Ticket"),
-}
-"""Modules of the public names; the others are errors."""
-
-if not TYPE_CHECKING:  # type checkers use the imports above
-
-    def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = next((module for module, names in _MODULES.items() if name in names), "errors")
-        value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})

@@ -14,53 +14,28 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from attrs import frozen
 
 from groupcoord.core.groups.base.assignor import (
-    Assignor,
-    GroupAssignment,
-    GroupSpec,
-    MemberSpec,
-    PartitionAssignorError,
-    Partitions,
-    SubscriptionType,
+    Assignor as Assignor,
+    GroupAssignment as GroupAssignment,
+    GroupSpec as GroupSpec,
+    MemberSpec as MemberSpec,
+    PartitionAssignorError as PartitionAssignorError,
+    Partitions as Partitions,
+    SubscriptionType as SubscriptionType,
 )
-from groupcoord.core.groups.consumer.assignors import RangeAssignor, UniformAssignor
-from groupcoord.core.groups.share.simple_assignor import SimpleAssignor
+from groupcoord.core.groups.consumer.assignors import RangeAssignor as RangeAssignor, UniformAssignor as UniformAssignor
+from groupcoord.core.groups.share.simple_assignor import SimpleAssignor as SimpleAssignor
 from groupcoord.core.groups.streams.assignors import (
-    MemberTasks,
-    StickyTaskAssignor,
-    StreamsGroupSpec,
-    StreamsMemberSpec,
-    SubtopologySpec,
-    TaskAssignor,
-    TaskAssignorError,
-    Tasks,
+    MemberTasks as MemberTasks,
+    StickyTaskAssignor as StickyTaskAssignor,
+    StreamsGroupSpec as StreamsGroupSpec,
+    StreamsMemberSpec as StreamsMemberSpec,
+    SubtopologySpec as SubtopologySpec,
+    TaskAssignor as TaskAssignor,
+    TaskAssignorError as TaskAssignorError,
+    Tasks as Tasks,
 )
-from groupcoord.core.topics import Topic
+from groupcoord.core.topics import Topic as Topic
 from groupcoord.errors import ConfigError
-
-__all__ = [
-    "Assignor",
-    "GroupAssignment",
-    "GroupSpec",
-    "MemberSpec",
-    "MemberTasks",
-    "PartitionAssignorError",
-    "Partitions",
-    "RangeAssignor",
-    "SimpleAssignor",
-    "StickyTaskAssignor",
-    "StreamsGroupSpec",
-    "StreamsMemberSpec",
-    "SubscriptionType",
-    "SubtopologySpec",
-    "TaskAssignor",
-    "TaskAssignorError",
-    "Tasks",
-    "Topic",
-    "UniformAssignor",
-    "choose_assignors",
-    "choose_share_assignors",
-    "choose_task_assignors",
-]
 
 BUILT_IN: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
 """Kafka's own assignors."""
@@ -70,7 +45,7 @@ BUILT_IN_OF_TASKS: tuple[TaskAssignor, ...] = (StickyTaskAssignor(),)
 logger = logging.getLogger(__name__)
 
 
-class Named(Protocol):
+class _Named(Protocol):
     """Common part of all assignors."""
 
     @property
@@ -78,11 +53,11 @@ class Named(Protocol):
         """Name in the settings."""
 
 
-NamedT = TypeVar("NamedT", bound=Named)
+_NamedT = TypeVar("_NamedT", bound=_Named)
 
 
 @frozen
-class GuardedAssignor:
+class _GuardedAssignor:
     """Wrapper of a custom assignor: an exception fails only the request that needed the assignment."""
 
     failure: ClassVar[type[Exception]] = PartitionAssignorError
@@ -108,7 +83,7 @@ class GuardedAssignor:
         }
 
 
-class GuardedTaskAssignor(GuardedAssignor):
+class _GuardedTaskAssignor(_GuardedAssignor):
     """Wrapper of a custom task assignor."""
 
     failure = TaskAssignorError
@@ -132,7 +107,7 @@ def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> d
     Raises:
         ConfigError: an assignor does not exist, a path is not an assignor, or two have the same name.
     """
-    return _choose("group.consumer.assignors", BUILT_IN, GuardedAssignor, named, others)
+    return _choose("group.consumer.assignors", BUILT_IN, _GuardedAssignor, named, others)
 
 
 def choose_share_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:
@@ -143,7 +118,7 @@ def choose_share_assignors(named: Iterable[str], others: Iterable[Assignor] = ()
     Raises:
         ConfigError: an assignor does not exist, a path is not an assignor, or two have the same name.
     """
-    return _choose("group.share.assignors", BUILT_IN_OF_SHARE_GROUPS, GuardedAssignor, named, others)
+    return _choose("group.share.assignors", BUILT_IN_OF_SHARE_GROUPS, _GuardedAssignor, named, others)
 
 
 def choose_task_assignors(named: Iterable[str], others: Iterable[TaskAssignor] = ()) -> dict[str, TaskAssignor]:
@@ -153,22 +128,22 @@ def choose_task_assignors(named: Iterable[str], others: Iterable[TaskAssignor] =
     Raises:
         ConfigError: an assignor does not exist, a path is not an assignor, or two have the same name.
     """
-    return _choose("group.streams.assignors", BUILT_IN_OF_TASKS, GuardedTaskAssignor, named, others)
+    return _choose("group.streams.assignors", BUILT_IN_OF_TASKS, _GuardedTaskAssignor, named, others)
 
 
 def _choose(
     setting: str,
-    built_in: Iterable[NamedT],
-    guard: Callable[[str, Any], NamedT],
+    built_in: Iterable[_NamedT],
+    guard: Callable[[str, Any], _NamedT],
     named: Iterable[str],
-    others: Iterable[NamedT],
-) -> dict[str, NamedT]:
-    known: dict[str, NamedT] = {assignor.name: assignor for assignor in built_in}
+    others: Iterable[_NamedT],
+) -> dict[str, _NamedT]:
+    known: dict[str, _NamedT] = {assignor.name: assignor for assignor in built_in}
     for other in others:
         if other.name in known:
             raise ConfigError(f"there are two assignors with the name {other.name!r}")
         known[other.name] = guard(other.name, other)
-    chosen: dict[str, NamedT] = {}
+    chosen: dict[str, _NamedT] = {}
     for name in named:
         assignor = known.get(name) or _load(setting, guard, name)
         if assignor.name in chosen or known.get(assignor.name, assignor) is not assignor:
@@ -177,7 +152,7 @@ def _choose(
     return chosen
 
 
-def _load(setting: str, guard: Callable[[str, Any], NamedT], path: str) -> NamedT:
+def _load(setting: str, guard: Callable[[str, Any], _NamedT], path: str) -> _NamedT:
     module_name, colon, attribute = path.partition(":")
     if not colon:
         raise _refusal(setting, f"there is no assignor {path!r}")

@@ -21,10 +21,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from itertools import repeat
 from operator import attrgetter
-from types import ModuleType
 from typing import NamedTuple, Protocol, overload, runtime_checkable
 from uuid import UUID
 
@@ -38,46 +36,15 @@ from groupcoord.core.log.records import (
     TransactionMarker,
 )
 from groupcoord.errors import (
-    AppendOutcomeUnknownError,
-    AppendTimedOutError,
-    LogStoreError,
-    NotEnoughReplicasError,
-    NotLeaderError,
-    OwnershipLostError,
-    RecordTooLargeError,
-    StorageError,
+    AppendOutcomeUnknownError as AppendOutcomeUnknownError,
+    AppendTimedOutError as AppendTimedOutError,
+    LogStoreError as LogStoreError,
+    NotEnoughReplicasError as NotEnoughReplicasError,
+    NotLeaderError as NotLeaderError,
+    OwnershipLostError as OwnershipLostError,
+    RecordTooLargeError as RecordTooLargeError,
+    StorageError as StorageError,
 )
-
-__all__ = [
-    "AbandonableStore",
-    "AnsweringStore",
-    "AppendOutcomeUnknownError",
-    "AppendTimedOutError",
-    "ClosableStore",
-    "CompactingStore",
-    "CondensingStore",
-    "FailingStore",
-    "FlushingStore",
-    "IdentifiedStore",
-    "ListingStore",
-    "LoadedCommits",
-    "LogRecord",
-    "LogRecords",
-    "LogStore",
-    "LogStoreError",
-    "MemoryLogStore",
-    "NotEnoughReplicasError",
-    "NotLeaderError",
-    "OwnedStore",
-    "OwnershipLostError",
-    "PositionedStore",
-    "PrunableStore",
-    "RecordTooLargeError",
-    "SharedStore",
-    "StorageError",
-    "TakesAnswers",
-    "Ticket",
-]
 
 
 class Ticket(NamedTuple):
@@ -532,12 +499,3 @@ class MemoryLogStore:
             end_offset += 1
         self._end_offsets[partition] = end_offset
         return base_offset
-
-
-def import_driver(module: str, user: str, package: str, extra: str) -> ModuleType:
-    """Import the driver of an optional store; ModuleNotFoundError names what to install."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        message = f"{user} needs {package}: pip install 'groupcoord[{extra}]'"
-        raise ModuleNotFoundError(message, name=error.name) from error

@@ -12,11 +12,12 @@ import attrs
 
 from groupcoord import messages
 from groupcoord.messages import Request
+from tests.house.sources import public_names
 
 
 def sections() -> str:
     """Return all sections as Markdown."""
-    public = {name: getattr(messages, name) for name in messages.__all__}
+    public = {name: getattr(messages, name) for name in public_names(messages)}
     classes = {name: kind for name, kind in public.items() if isinstance(kind, type) and kind is not Request}
     requests = sorted(name for name, kind in classes.items() if issubclass(kind, Request))
     exchanged = [name for request in requests for name in (request, f"{request}Response")]

@@ -6,7 +6,10 @@
 Programs without asyncio use :mod:`groupcoord.coordinator.threads`.
 """
 
-from groupcoord.aio.coordinator import AsyncCoordinator
-from groupcoord.aio.log_store import AsyncLogStore, AsyncOwnedStore, TaskLogStore, ThreadLogStore
-
-__all__ = ["AsyncCoordinator", "AsyncLogStore", "AsyncOwnedStore", "TaskLogStore", "ThreadLogStore"]
+from groupcoord.aio.coordinator import AsyncCoordinator as AsyncCoordinator
+from groupcoord.aio.log_store import (
+    AsyncLogStore as AsyncLogStore,
+    AsyncOwnedStore as AsyncOwnedStore,
+    TaskLogStore as TaskLogStore,
+    ThreadLogStore as ThreadLogStore,
+)

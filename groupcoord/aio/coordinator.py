@@ -21,8 +21,6 @@ from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 
-__all__ = ["AsyncCoordinator"]
-
 R = TypeVar("R")
 T = TypeVar("T")
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from groupcoord.analysis.live.settings import ClusterAddress
-    from groupcoord.analysis.pipeline.following import LocalFollowing
-    from groupcoord.analysis.pipeline.following import Progress as Update
+    from groupcoord.analysis.pipeline.following import LocalFollowing, Progress as Update
     from groupcoord.analysis.pipeline.metrics import GroupCollector
     from groupcoord.analysis.pipeline.sources import Source
     from groupcoord.analysis.poll.polling import Polled, Polling

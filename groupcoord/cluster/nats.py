@@ -27,7 +27,7 @@ from urllib.request import urlopen
 from attrs import field, frozen
 
 from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogError
-from groupcoord.log_store import import_driver
+from groupcoord.lazy import import_driver
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

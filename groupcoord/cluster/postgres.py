@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.cluster.slot_log import Beat, ConnectedSlotLog, Slot, SlotLogError
-from groupcoord.log_store import import_driver
+from groupcoord.lazy import import_driver
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -16,52 +16,34 @@ Needs the ``wire`` extra (kio).
 
 from __future__ import annotations
 
-from groupcoord.conformance.client import ServerFacts
-from groupcoord.conformance.in_process import InProcessTarget
-from groupcoord.conformance.matching import Difference
+from groupcoord.conformance.client import ServerFacts as ServerFacts
+from groupcoord.conformance.in_process import InProcessTarget as InProcessTarget
+from groupcoord.conformance.matching import Difference as Difference
 from groupcoord.conformance.report import (
-    Cause,
-    Change,
-    Expectations,
-    ExpectationsError,
-    Failure,
-    Outcome,
-    Report,
-    Verdict,
-    causes_of,
-    compare_runs,
-    junit_xml,
+    Cause as Cause,
+    Change as Change,
+    Expectations as Expectations,
+    ExpectationsError as ExpectationsError,
+    Failure as Failure,
+    Outcome as Outcome,
+    Report as Report,
+    Verdict as Verdict,
+    causes_of as causes_of,
+    compare_runs as compare_runs,
+    junit_xml as junit_xml,
 )
-from groupcoord.conformance.runner import run
-from groupcoord.conformance.sockets import AddressTarget, LaunchTarget
-from groupcoord.conformance.targets import Server, Stream, Target, TargetError, Tolerance
-from groupcoord.conformance.transcript import Transcript, TranscriptError, load_transcripts, parse_transcript
-
-__all__ = [
-    "AddressTarget",
-    "Cause",
-    "Change",
-    "Difference",
-    "Expectations",
-    "ExpectationsError",
-    "Failure",
-    "InProcessTarget",
-    "LaunchTarget",
-    "Outcome",
-    "Report",
-    "Server",
-    "ServerFacts",
-    "Stream",
-    "Target",
-    "TargetError",
-    "Tolerance",
-    "Transcript",
-    "TranscriptError",
-    "Verdict",
-    "causes_of",
-    "compare_runs",
-    "junit_xml",
-    "load_transcripts",
-    "parse_transcript",
-    "run",
-]
+from groupcoord.conformance.runner import run as run
+from groupcoord.conformance.sockets import AddressTarget as AddressTarget, LaunchTarget as LaunchTarget
+from groupcoord.conformance.targets import (
+    Server as Server,
+    Stream as Stream,
+    Target as Target,
+    TargetError as TargetError,
+    Tolerance as Tolerance,
+)
+from groupcoord.conformance.transcript import (
+    Transcript as Transcript,
+    TranscriptError as TranscriptError,
+    load_transcripts as load_transcripts,
+    parse_transcript as parse_transcript,
+)

@@ -38,8 +38,6 @@ from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStore, MemoryLogStore, PrunableStore
 
-__all__ = ["ShareCoordinator"]
-
 R = TypeVar("R")
 
 RECORDS_AT_ONCE = 2_000

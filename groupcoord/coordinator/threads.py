@@ -22,8 +22,6 @@ from groupcoord.core.messages import Reply, Request, Response
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import OwnershipLostError
 
-__all__ = ["ThreadSafeCoordinator"]
-
 logger = logging.getLogger("groupcoord")
 
 R = TypeVar("R")

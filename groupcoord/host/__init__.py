@@ -1,25 +1,21 @@
 """Asyncio host: sockets around a :class:`~groupcoord.broker.broker.Broker`, and its composition from settings."""
 
-from groupcoord.broker.broker import Broker, make_broker
-from groupcoord.broker.configs.definitions import GroupConfigFileError, GroupConfigs
-from groupcoord.broker.connection import Connection
-from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
-from groupcoord.broker.transactions.log import NoProducerIdError, ProducerIds, ProducerIdsFileError, TransactionLogError
-from groupcoord.host.server import Server
-
-__all__ = [
-    "Broker",
-    "Connection",
-    "GroupConfigFileError",
-    "GroupConfigs",
-    "NoProducerIdError",
-    "ProducerIds",
-    "ProducerIdsFileError",
-    "Server",
-    "Topic",
-    "TopicError",
-    "TopicFileError",
-    "TopicRegistry",
-    "TransactionLogError",
-    "make_broker",
-]
+from groupcoord.broker.broker import Broker as Broker, make_broker as make_broker
+from groupcoord.broker.configs.definitions import (
+    GroupConfigFileError as GroupConfigFileError,
+    GroupConfigs as GroupConfigs,
+)
+from groupcoord.broker.connection import Connection as Connection
+from groupcoord.broker.topics.registry import (
+    Topic as Topic,
+    TopicError as TopicError,
+    TopicFileError as TopicFileError,
+    TopicRegistry as TopicRegistry,
+)
+from groupcoord.broker.transactions.log import (
+    NoProducerIdError as NoProducerIdError,
+    ProducerIds as ProducerIds,
+    ProducerIdsFileError as ProducerIdsFileError,
+    TransactionLogError as TransactionLogError,
+)
+from groupcoord.host.server import Server as Server

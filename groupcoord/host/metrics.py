@@ -12,7 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from groupcoord.config import GroupType
-from groupcoord.coordinator import ConsumerGroupState, GroupCoordinator, GroupState, PartitionStatus
+from groupcoord.coordinator import GroupCoordinator, PartitionStatus
+from groupcoord.core.groups.classic.group import GroupState
+from groupcoord.core.groups.consumer.group import ConsumerGroupState
 from groupcoord.core.groups.share.group import ShareGroupState
 from groupcoord.core.groups.streams.group import StreamsGroupState
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from mmap import mmap
-from struct import Struct
-from struct import error as StructError  # noqa: N812
+from struct import (
+    Struct,
+    error as StructError,  # noqa: N812
+)
 from typing import NamedTuple
 
 from crc32c import crc32c

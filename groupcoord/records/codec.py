@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from struct import Struct
-from struct import error as StructError  # noqa: N812
+from struct import (
+    Struct,
+    error as StructError,  # noqa: N812
+)
 from typing import Any, NamedTuple, get_args
 
 from attrs import fields as attributes_of

@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from struct import Struct
-from struct import error as StructError  # noqa: N812
+from struct import (
+    Struct,
+    error as StructError,  # noqa: N812
+)
 from typing import Any, NamedTuple
 
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_each, make_columns

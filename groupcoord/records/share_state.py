@@ -7,8 +7,10 @@ share coordinator writes a record for each acknowledgement.
 
 from __future__ import annotations
 
-from struct import Struct
-from struct import error as StructError  # noqa: N812
+from struct import (
+    Struct,
+    error as StructError,  # noqa: N812
+)
 from uuid import UUID
 
 from groupcoord.core.log.records import OpaqueRecord

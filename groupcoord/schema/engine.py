@@ -35,8 +35,7 @@ from operator import attrgetter
 from struct import Struct, pack, unpack_from
 from typing import Any, NamedTuple
 
-from attrs import NOTHING
-from attrs import fields as attributes_of
+from attrs import NOTHING, fields as attributes_of
 
 from groupcoord.schema import primitives
 from groupcoord.schema.primitives import (

@@ -15,77 +15,52 @@ schema's names. Committed offsets are columns; other records are decoded by
 order within a group.
 """
 
-from groupcoord.analysis.errors import ClusterError, InputError, PipelineError
-from groupcoord.analysis.options import Thresholds
-from groupcoord.spark.reading import (
-    from_messages,
-    read_cluster,
-    read_cluster_stream,
-    read_end_offsets,
-    read_log,
-    read_log_stream,
+import inspect
+
+from groupcoord.analysis.errors import (
+    ClusterError as ClusterError,
+    InputError as InputError,
+    PipelineError as PipelineError,
 )
-from groupcoord.spark.rules import anomalies, lag, offset_expiry, read_record_times, stale_groups
-from groupcoord.spark.schemas import with_times
-from groupcoord.spark.sessions import JavaNotFoundError, register, session
-from groupcoord.spark.sources import RowArguments
+from groupcoord.analysis.options import Thresholds as Thresholds
+from groupcoord.spark.reading import (
+    from_messages as from_messages,
+    read_cluster as read_cluster,
+    read_cluster_stream as read_cluster_stream,
+    read_end_offsets as read_end_offsets,
+    read_log as read_log,
+    read_log_stream as read_log_stream,
+)
+from groupcoord.spark.rules import (
+    anomalies as anomalies,
+    lag as lag,
+    offset_expiry as offset_expiry,
+    read_record_times as read_record_times,
+    stale_groups as stale_groups,
+)
+from groupcoord.spark.schemas import with_times as with_times
+from groupcoord.spark.sessions import JavaNotFoundError as JavaNotFoundError, register as register, session as session
+from groupcoord.spark.sources import RowArguments as RowArguments
 from groupcoord.spark.tables import (
-    COMMIT_COLUMNS,
-    commits,
-    corrupt,
-    current_offsets,
-    epochs,
-    generations,
-    groups,
-    history,
-    members,
-    memberships,
-    moves,
-    partition_load,
-    read_counts,
-    rebalances,
-    revocations,
-    verify,
+    COMMIT_COLUMNS as COMMIT_COLUMNS,
+    commits as commits,
+    corrupt as corrupt,
+    current_offsets as current_offsets,
+    epochs as epochs,
+    generations as generations,
+    groups as groups,
+    history as history,
+    members as members,
+    memberships as memberships,
+    moves as moves,
+    partition_load as partition_load,
+    read_counts as read_counts,
+    rebalances as rebalances,
+    revocations as revocations,
+    verify as verify,
 )
 
-__all__ = [
-    "COMMIT_COLUMNS",
-    "ClusterError",
-    "InputError",
-    "JavaNotFoundError",
-    "PipelineError",
-    "RowArguments",
-    "Thresholds",
-    "anomalies",
-    "commits",
-    "corrupt",
-    "current_offsets",
-    "epochs",
-    "from_messages",
-    "generations",
-    "groups",
-    "history",
-    "lag",
-    "members",
-    "memberships",
-    "moves",
-    "offset_expiry",
-    "partition_load",
-    "read_cluster",
-    "read_cluster_stream",
-    "read_counts",
-    "read_end_offsets",
-    "read_log",
-    "read_log_stream",
-    "read_record_times",
-    "rebalances",
-    "register",
-    "revocations",
-    "session",
-    "stale_groups",
-    "verify",
-    "with_times",
-]
+__all__ = sorted(name for name, value in vars().items() if not (name.startswith("_") or inspect.ismodule(value)))
 
 
 def __dir__() -> list[str]:

@@ -15,8 +15,12 @@ from attrs import frozen
 from fsspec import AbstractFileSystem
 from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    DataFrame,
+    Observation,
+    SparkSession,
+    functions as F,  # noqa: N812
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
@@ -33,8 +37,7 @@ from groupcoord.analysis.decode.parquet import (
     write_run,
 )
 from groupcoord.analysis.decode.rows import RowSettings
-from groupcoord.analysis.decode.schema import CURRENT_OFFSETS as _CURRENT_COLUMNS
-from groupcoord.analysis.decode.schema import READ_COUNTS, arrow_schema
+from groupcoord.analysis.decode.schema import CURRENT_OFFSETS as _CURRENT_COLUMNS, READ_COUNTS, arrow_schema
 from groupcoord.analysis.errors import InputError, first_line
 from groupcoord.analysis.fold.commits import CommitFold
 from groupcoord.analysis.fold.histories import folded_histories

@@ -10,8 +10,11 @@ from typing import Any, Unpack
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812
+)
 from pyspark.sql.types import LongType, TimestampType
 
 from groupcoord.analysis.decode.files import selected_rows

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
@@ -28,8 +31,7 @@ from groupcoord.analysis.fold.history.rows import (
 from groupcoord.analysis.live.offsets import record_times
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES, Thresholds
-from groupcoord.analysis.rules import groups as group_rules
-from groupcoord.analysis.rules import lag as lag_rules
+from groupcoord.analysis.rules import groups as group_rules, lag as lag_rules
 from groupcoord.analysis.rules.anomalies import about_groups, about_offsets, assigned
 from groupcoord.analysis.rules.groups import Place, groups, partition_holders
 from groupcoord.analysis.rules.lag import Ends

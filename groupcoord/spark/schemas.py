@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    functions as F,  # noqa: N812
+)
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -21,8 +24,7 @@ from pyspark.sql.types import (
 
 from groupcoord.analysis.decode import schema as tables
 from groupcoord.analysis.decode.parquet import LATEST_MS, MOMENTS, time_name
-from groupcoord.analysis.decode.schema import COLUMNS
-from groupcoord.analysis.decode.schema import Column as DeclaredColumn
+from groupcoord.analysis.decode.schema import COLUMNS, Column as DeclaredColumn
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
 
 _INT, _LONG, _STRING = IntegerType(), LongType(), StringType()

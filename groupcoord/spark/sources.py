@@ -12,8 +12,6 @@ from pyspark.sql.types import StructType
 
 from groupcoord.analysis.decode.files import (
     SPLIT_BYTES as LOG_SPLIT_BYTES,
-)
-from groupcoord.analysis.decode.files import (
     FileSet,
     LogTask,
     RecordTask,
@@ -25,8 +23,7 @@ from groupcoord.analysis.decode.schema import arrow_schema
 from groupcoord.analysis.errors import InputError
 from groupcoord.analysis.fold.records import DECODED_COLUMNS, PartitionFold, fold_batches
 from groupcoord.analysis.live.cluster import connection
-from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES
-from groupcoord.analysis.live.offsets import list_ends
+from groupcoord.analysis.live.offsets import SPLIT_BYTES as CLUSTER_SPLIT_BYTES, list_ends
 from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.analysis.options import Selection
 from groupcoord.analysis.pipeline.sources import ClusterSource, Extent, LogSource, Position, Source

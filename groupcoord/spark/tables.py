@@ -7,16 +7,17 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    Column,
+    DataFrame,
+    functions as F,  # noqa: N812
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from groupcoord.analysis.decode.parquet import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES
 from groupcoord.analysis.decode.schema import (
     CURRENT_OFFSETS as _CURRENT_COLUMNS,
-)
-from groupcoord.analysis.decode.schema import (
     KIND_CONTROL,
     KIND_CORRUPT,
     KIND_READ,
@@ -38,8 +39,7 @@ from groupcoord.analysis.fold.history.rows import (
     REVOCATION,
     Row,
 )
-from groupcoord.analysis.fold.records import COUNTED_COLUMNS, KEYS, LoadFold, summed_keys
-from groupcoord.analysis.fold.records import partition_load as load_rows
+from groupcoord.analysis.fold.records import COUNTED_COLUMNS, KEYS, LoadFold, partition_load as load_rows, summed_keys
 from groupcoord.analysis.fold.replay import NO_PARTITION, REPLAYED, replay_batches
 from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules import groups as judging

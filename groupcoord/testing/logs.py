@@ -42,17 +42,6 @@ from groupcoord.schema.engine import (
 )
 from groupcoord.schema.primitives import write_varint
 
-__all__ = [
-    "GeneratedBatch",
-    "GeneratedLog",
-    "assignments",
-    "batches",
-    "logs",
-    "record_bytes",
-    "records",
-    "subscriptions",
-]
-
 FIRST_UNKNOWN_TAG = 100
 ELEMENTS_MAX = 3
 _PROTOCOL_FIELDS = ("subscription", "assignment", "metadata")
@@ -72,7 +61,7 @@ _protocol_versions = st.integers(0, NEWEST_VERSION)
 
 
 @st.composite
-def typed_records(
+def _typed_records(
     draw: st.DrawFn, types: st.SearchStrategy[RecordType], group_ids: st.SearchStrategy[str], *, unknown_tags: bool
 ) -> TypedRecord:
     record_type = draw(types)
@@ -287,7 +276,7 @@ def records(
         group_ids: groups of the records.
         unknown_tags: add unknown tagged fields to flexible values (KIP-915).
     """
-    return typed_records(st.sampled_from(sorted(types)), group_ids, unknown_tags=unknown_tags)
+    return _typed_records(st.sampled_from(sorted(types)), group_ids, unknown_tags=unknown_tags)
 
 
 def record_bytes(

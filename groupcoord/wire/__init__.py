@@ -14,35 +14,19 @@ The coordinator's requests and responses are in :mod:`groupcoord.core.messages`,
 """
 
 from groupcoord.wire.api import (
-    Answered,
-    ProtocolError,
-    RequestHeader,
-    UnknownApiError,
-    UnsupportedVersionError,
-    VersionRange,
+    Answered as Answered,
+    ProtocolError as ProtocolError,
+    RequestHeader as RequestHeader,
+    UnknownApiError as UnknownApiError,
+    UnsupportedVersionError as UnsupportedVersionError,
+    VersionRange as VersionRange,
 )
 from groupcoord.wire.protocol import (
-    WireRequest,
-    WireResponse,
-    decode_request,
-    encode_response,
-    encode_response_parts,
-    load_newest,
+    WireRequest as WireRequest,
+    WireResponse as WireResponse,
+    decode_request as decode_request,
+    encode_response as encode_response,
+    encode_response_parts as encode_response_parts,
+    load_newest as load_newest,
 )
-from groupcoord.wire.registry import API_VERSIONS
-
-__all__ = [
-    "API_VERSIONS",
-    "Answered",
-    "ProtocolError",
-    "RequestHeader",
-    "UnknownApiError",
-    "UnsupportedVersionError",
-    "VersionRange",
-    "WireRequest",
-    "WireResponse",
-    "decode_request",
-    "encode_response",
-    "encode_response_parts",
-    "load_newest",
-]
+from groupcoord.wire.registry import API_VERSIONS as API_VERSIONS

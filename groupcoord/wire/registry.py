@@ -49,21 +49,21 @@ from groupcoord.core.messages import (
     StreamsGroupTopologyDescriptionUpdateResponse,
     SyncGroup,
     SyncGroupResponse,
+    share_state as states,
 )
-from groupcoord.core.messages import share_state as states
-from groupcoord.wire import broker_messages as broker
-from groupcoord.wire import cluster_messages as cluster
-from groupcoord.wire import config_messages as configs
 from groupcoord.wire import (
+    broker_messages as broker,
+    cluster_messages as cluster,
+    config_messages as configs,
     fetch,
     offset_commit,
     offset_fetch,
     produce,
+    security_messages as security,
+    share_messages as shares,
+    transaction_messages as txn,
+    version_differences as adapt,
 )
-from groupcoord.wire import security_messages as security
-from groupcoord.wire import share_messages as shares
-from groupcoord.wire import transaction_messages as txn
-from groupcoord.wire import version_differences as adapt
 from groupcoord.wire.api import NEVER_FLEXIBLE, Api, VersionRange
 from groupcoord.wire.by_schema import Entries, by_schema
 

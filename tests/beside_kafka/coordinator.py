@@ -25,10 +25,10 @@ from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ShareGroupSettings
 from groupcoord.conformance.entities import encode_request
-from groupcoord.coordinator import GroupCoordinator, GroupState
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.groups.base.assignor import GroupSpec
 from groupcoord.core.groups.base.state import LEFT_MEMBER_EPOCH
-from groupcoord.core.groups.classic.group import GroupMetadata
+from groupcoord.core.groups.classic.group import GroupMetadata, GroupState
 from groupcoord.core.groups.consumer.group import ConsumerGroup
 from groupcoord.core.groups.share.group import ShareGroup
 from groupcoord.core.groups.streams.group import StreamsGroup

@@ -8,8 +8,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker, make_broker

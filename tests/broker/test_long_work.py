@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.broker import connection as connection_module
-from groupcoord.broker import groups as group_requests
+from groupcoord.broker import connection as connection_module, groups as group_requests
 from groupcoord.broker.connection import OUTPUT_PORTION_BYTES
 from groupcoord.broker.groups import MANY_OFFSETS, OffsetFetches
 from groupcoord.broker.topics.registry import TopicRegistry

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord.broker.work import HALF_LIFE_S, LEVELS_S, PATIENCE_S, PORTION_S, TURN_S, Turns
 

@@ -27,8 +27,7 @@ from groupcoord.conformance.sockets import SocketServer
 from tests.clients.beside import PROGRAMS
 from tests.ports import free_port
 from tests.processes import ServerProcess
-from tests.storage.real_broker import ask, format_directory, java
-from tests.storage.real_broker import running as running_broker
+from tests.storage.real_broker import ask, format_directory, java, running as running_broker
 
 FOLDER = Path(__file__).parent / "tools"
 COMMANDS, ANSWERS, DIFFERENCES = FOLDER / "commands.txt", FOLDER / "answers.jsonl.xz", FOLDER / "differences.toml"

@@ -14,8 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from groupcoord.conformance.sockets import FreePorts
-from tests.clients.conftest import client_libraries as client_libraries
-from tests.clients.conftest import left_sockets as left_sockets
+from tests.clients.conftest import client_libraries as client_libraries, left_sockets as left_sockets
 from tests.host.serving import Serving, serve
 from tests.host.test_serve_command import refused
 from tests.tables import as_one_test

@@ -7,8 +7,7 @@ from itertools import count, islice
 
 import pytest
 from attrs import define, evolve, field
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from groupcoord import ErrorCode, PartitionStatus

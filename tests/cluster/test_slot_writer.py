@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from groupcoord.cluster.slot_log import Kind, Message, Slot, join, split

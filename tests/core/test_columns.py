@@ -6,8 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, encode_each

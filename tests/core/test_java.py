@@ -6,8 +6,7 @@ import itertools
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from groupcoord.coordinator.group_coordinator import random_uuid
 from groupcoord.core.javacompat import (

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord import (
     Config,

@@ -6,8 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from groupcoord import InvariantError, ManualClock, SystemClock
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue

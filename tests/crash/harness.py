@@ -39,8 +39,13 @@ from tests.crash.clients import (
 )
 from tests.crash.processes import Launcher, Running
 from tests.crash.producers import UNSTABLE_OFFSET_COMMIT, OffsetsInTransactions, Producer, Seen
-from tests.crash.record_clients import TOPIC as WRITTEN_TOPIC
-from tests.crash.record_clients import RecordsInTransactions, TransactionalWriter, Writer, WrittenPromises
+from tests.crash.record_clients import (
+    TOPIC as WRITTEN_TOPIC,
+    RecordsInTransactions,
+    TransactionalWriter,
+    Writer,
+    WrittenPromises,
+)
 
 OFFSET_FETCH = 9
 STALL_S = 30.0

@@ -9,6 +9,7 @@ import pytest
 import groupcoord.member
 from groupcoord.member import Member
 
+from ..house.sources import public_names
 from .markdown import DOCS, blocks, run_page
 from .member import classic_diagram, classic_reactions, consumer_diagram, consumer_reactions, settings
 
@@ -34,7 +35,7 @@ def test_every_public_name_is_named() -> None:
     """All exports of the package, and all methods of a member, are on the page or in the reference."""
     text = TEXT + (DOCS / "reference.md").read_text("utf-8")
     methods = [name for name in vars(Member) if not name.startswith("_")]
-    names = [*groupcoord.member.__all__, *methods]
+    names = [*public_names(groupcoord.member), *methods]
     missing = [name for name in names if re.search(rf"\b{re.escape(name)}\b", text) is None]
 
     assert not missing, ", ".join(missing)

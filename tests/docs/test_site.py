@@ -12,6 +12,7 @@ import pytest
 from groupcoord import messages
 from groupcoord.testing.museum import exhibits
 
+from ..house.sources import public_names
 from .markdown import DOCS, PAGES, ROOT, blocks
 
 pytestmark = pytest.mark.ci
@@ -52,7 +53,7 @@ def test_generated_pages_are_complete(site: Path) -> None:
     museum, fields = ((site / f"{name}.html").read_text("utf-8") for name in ("museum", "messages"))
 
     assert [one.id for one in exhibits() if f"{one.id}: " not in museum] == []
-    classes = [name for name in messages.__all__ if isinstance(getattr(messages, name), type)]
+    classes = [name for name in public_names(messages) if isinstance(getattr(messages, name), type)]
     assert [name for name in classes if f"<h3>{name}<" not in fields] == ["Request"]
     assert "session_timeout_ms" in fields
 

@@ -15,8 +15,7 @@ from attrs import define, field
 from groupcoord import Config, ErrorCode, SystemClock
 from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.broker.topics.registry import TopicRegistry
-from groupcoord.cluster import documents as documents_module
-from groupcoord.cluster import replica
+from groupcoord.cluster import documents as documents_module, replica
 from groupcoord.cluster.documents import SlotDocuments
 from groupcoord.cluster.slot_log import MemorySlotLog
 from groupcoord.core.log.records import OFFSETS_TOPIC

@@ -21,8 +21,7 @@ from groupcoord.broker.broker import make_broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.log_lines import BURST
 from groupcoord.core.messages import Node
-from groupcoord.host import process
-from groupcoord.host import server as server_module
+from groupcoord.host import process, server as server_module
 from groupcoord.host.server import Server, kafka_host
 from tests.broker.driving import wire_frame
 from tests.broker.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata

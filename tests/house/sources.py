@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import gc
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "groupcoord"
 FOLDERS = ("groupcoord", "tests", "examples")
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _STRINGS = [rf"{quote}(?:[^\\]|\\.)*?{quote}" for quote in ('"""', "'''", '"', "'")]
 STRING_OR_COMMENT = re.compile("|".join([*_STRINGS, r"#[^\n]*"]), re.DOTALL)
 
@@ -98,6 +101,15 @@ def imported_modules(nodes: Iterable[ast.AST]) -> Iterator[str]:
             assert node.level == 0, "imports inside the package are absolute"
             assert node.module is not None
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return the classes and functions that a module defines, and what it re-exports by ``import Name as Name``."""
+    tree = ast.parse(inspect.getsource(module))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in imports for alias in node.names if alias.asname == alias.name]
+    names += [node.name for node in tree.body if isinstance(node, DEFINITIONS)]
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def import_graph() -> dict[str, set[str]]:

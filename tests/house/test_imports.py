@@ -19,6 +19,7 @@ EMBEDDED = ("core.events", "core.router.authorization", "core.messages")
 """The core's words in the signatures of what programs embed."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "lazy": (),
     "clock": (),
     "errors": ("core.fast_construct",),
     "config": ("errors",),
@@ -43,14 +44,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",
     ),
     "cluster": (
-        *("errors", "log_store", "records", "core.log.records"),
+        *("lazy", "errors", "log_store", "records", "core.log.records"),
         "storage.log.segment_files",  # how records of batches are read
         *("aio", "coordinator", "core.messages", "core.events", "core.router.authorization"),  # of a replica
     ),
     "aio": ("coordinator", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": (
-        *("schema.primitives", "records", "log_store", "errors", "config.settings", "config.files"),
+        *("lazy", "schema.primitives", "records", "log_store", "errors", "config.settings", "config.files"),
         "core.log.records",  # compaction tells records apart by what they are
         "core.fast_construct",  # some named tuples are made for each batch
     ),
@@ -84,7 +85,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "host": (
         *("cluster", "core.router.authorization"),  # of a node that shares its log with others
         *("broker", "coordinator", "wire", "storage", "clock", "config"),
-        *("core.groups.share.group", "core.groups.streams.group"),  # which states groups can be in
+        # which states groups can be in
+        *("core.groups.classic.group", "core.groups.consumer.group"),
+        *("core.groups.share.group", "core.groups.streams.group"),
         "core.fast_construct",  # a process of its own may pause the garbage collector; a library may not
         *("log_store", "core.messages", "core.log.records", "errors"),
     ),

@@ -7,8 +7,7 @@ topics that come and go, loads in steps and loads that fail.
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import rule
 
 from groupcoord.testing import CoordinatorMachine

@@ -12,15 +12,13 @@ from typing import Any, cast
 
 import pytest
 from attrs import evolve
-from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import Producer, TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from groupcoord.analysis.decode.files import cut_ranges, find_segments, rows_of_files
 from groupcoord.analysis.decode.rows import RowSettings
 from groupcoord.analysis.errors import ClusterError, InputError, LogCutError, TransientClusterError
-from groupcoord.analysis.live import offsets as live_offsets
-from groupcoord.analysis.live import offsets as offset_ranges
+from groupcoord.analysis.live import offsets as live_offsets, offsets as offset_ranges
 from groupcoord.analysis.live.cluster import SETTLE_MS, FetchedBytes, KafkaCluster, Patience
 from groupcoord.analysis.live.offsets import (
     Lost,

@@ -26,8 +26,7 @@ from groupcoord.analysis.poll.rows import topics_of
 from groupcoord.conformance.client import Client
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.testing import ServerThread
-from tests.clients.test_streams_group_and_back import GROUP as STREAMS_GROUP
-from tests.clients.test_streams_group_and_back import Thread, settle
+from tests.clients.test_streams_group_and_back import GROUP as STREAMS_GROUP, Thread, settle
 from tests.storage.real_broker import ask
 
 from .logging_in import ADMIN, PLAIN, USERS, WITH_ACLS, address_with, allow, log_in

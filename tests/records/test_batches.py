@@ -11,8 +11,7 @@ from struct import pack
 import cramjam
 import pytest
 from crc32c import crc32c
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from groupcoord.core.log.records import OffsetCommitRecord
 from groupcoord.records.batches import (

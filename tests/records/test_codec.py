@@ -8,8 +8,7 @@ from uuid import UUID
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from groupcoord.core.log.records import (
     GroupMetadataRecord,

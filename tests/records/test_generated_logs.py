@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.codec import decode_control, decode_record, encode_record

@@ -9,12 +9,11 @@ import pytest
 from attrs import evolve
 
 from groupcoord.config import MigrationPolicy
-from groupcoord.coordinator import ConsumerGroupState
 from groupcoord.core.groups.base.assignor import GroupAssignment, GroupSpec
 from groupcoord.core.groups.classic.group import GroupMetadata
 from groupcoord.core.groups.classic.kind import ClassicGroups
 from groupcoord.core.groups.consumer.assignors import UniformAssignor
-from groupcoord.core.groups.consumer.group import ConsumerGroup
+from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.groups.consumer.reconciliation import Reconciliation as ReconciliationStep
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,

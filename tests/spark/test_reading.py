@@ -10,8 +10,11 @@ from pathlib import Path
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812
+)
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.pipeline.batch import Pipeline

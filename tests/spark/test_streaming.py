@@ -11,8 +11,11 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812
+)
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.decode.files import LogChangedError, find_segments

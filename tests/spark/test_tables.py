@@ -9,8 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import (
+    DataFrame,
+    SparkSession,
+    functions as F,  # noqa: N812
+)
 
 import groupcoord.spark as pipeline
 from groupcoord.analysis.decode.parquet import LATEST_MS, with_times

@@ -17,8 +17,7 @@ from groupcoord.coordinator import LoadError
 from groupcoord.core.log.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.spark.tables import replay
 
-from ..analysis.fold.small_log import GROUP, TOPIC, Log
-from ..analysis.fold.small_log import commit as commit_record
+from ..analysis.fold.small_log import GROUP, TOPIC, Log, commit as commit_record
 
 SCHEMA = RECORDS
 

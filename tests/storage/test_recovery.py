@@ -20,8 +20,7 @@ from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, e
 from groupcoord.storage.errors import CorruptLogError
 from groupcoord.storage.log.segment_files import read_batches, read_records
 from groupcoord.storage.stores.segments import SegmentLogStore
-from tests.storage.storage_logs import append, commit, log_file, three_batches
-from tests.storage.storage_logs import read as read_all
+from tests.storage.storage_logs import append, commit, log_file, read as read_all, three_batches
 
 
 def load(store: SegmentLogStore) -> list[tuple[int, Record]]:

@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.errors import InvalidArgument
 
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing

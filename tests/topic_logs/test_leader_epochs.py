@@ -15,8 +15,7 @@ from groupcoord.storage.log.index import LeaderEpochs
 from groupcoord.storage.log.settings import DEFAULT_SETTINGS, TopicLogSettings
 from groupcoord.testing.server import ServerThread
 from tests.tables import as_one_test
-from tests.topic_logs.batches import NOW_MS, produced
-from tests.topic_logs.batches import TOPIC as TOPIC_OF_DISK
+from tests.topic_logs.batches import NOW_MS, TOPIC as TOPIC_OF_DISK, produced
 from tests.topic_logs.disk import Disk
 from tests.topic_logs.led_in_turn import COMMITTED, GROUP, TOPIC, epoch_answers, metadata, value, write_directory
 

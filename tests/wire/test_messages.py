@@ -18,8 +18,7 @@ from uuid import UUID
 
 import attrs
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 from kio.serial import entity_reader
 
 from groupcoord.core.log.records import ZERO_UUID

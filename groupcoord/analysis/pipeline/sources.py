@@ -14,8 +14,8 @@ import pyarrow.csv
 from attrs import field, frozen
 from fsspec.core import url_to_fs
 
-from groupcoord.analysis.decode.files import SPLIT_BYTES as LOG_SPLIT_BYTES
 from groupcoord.analysis.decode.files import (
+    SPLIT_BYTES as LOG_SPLIT_BYTES,
     FileSet,
     LogChangedError,
     RecordTask,
@@ -40,6 +40,7 @@ from groupcoord.analysis.errors import InputError, LogCutError, first_line
 from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.offsets import (
     DELETED,
+    SPLIT_BYTES as OFFSETS_SPLIT_BYTES,
     Lost,
     OffsetRange,
     RangeFetcher,
@@ -51,7 +52,6 @@ from groupcoord.analysis.live.offsets import (
     record_times,
     topic_ends,
 )
-from groupcoord.analysis.live.offsets import SPLIT_BYTES as OFFSETS_SPLIT_BYTES
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.options import EVERYTHING, Selection
 from groupcoord.clock import SystemClock

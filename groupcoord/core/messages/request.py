@@ -6,8 +6,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, get_args, get_origin, get_type_hints
 
-from attrs import NOTHING, Attribute, field, has
-from attrs import fields as attributes_of
+from attrs import NOTHING, Attribute, field, fields as attributes_of, has
 
 from groupcoord.errors import ErrorCode
 

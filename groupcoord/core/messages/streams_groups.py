@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from attrs import setters
 
 from groupcoord.core.fast_construct import define, frozen
-from groupcoord.core.groups.streams.records import CopartitionGroup as CopartitionGroup
-from groupcoord.core.groups.streams.records import Endpoint as Endpoint
-from groupcoord.core.groups.streams.records import KeyValue as KeyValue
-from groupcoord.core.groups.streams.records import Subtopology as Subtopology
-from groupcoord.core.groups.streams.records import TaskIds as TaskIds
-from groupcoord.core.groups.streams.records import TopicInfo as TopicInfo
+from groupcoord.core.groups.streams.records import (
+    CopartitionGroup as CopartitionGroup,
+    Endpoint as Endpoint,
+    KeyValue as KeyValue,
+    Subtopology as Subtopology,
+    TaskIds as TaskIds,
+    TopicInfo as TopicInfo,
+)
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import GroupRequest, Request, Response, names_field
 from groupcoord.errors import ErrorCode

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from groupcoord.member.assignors.base import (
-    AssignmentError,
-    Assignor,
-    Cluster,
-    ClusterTopic,
-    RangeAssignor,
-    RebalanceProtocol,
-    RoundRobinAssignor,
-    StatelessAssignor,
+    AssignmentError as AssignmentError,
+    Assignor as Assignor,
+    Cluster as Cluster,
+    ClusterTopic as ClusterTopic,
+    RangeAssignor as RangeAssignor,
+    RebalanceProtocol as RebalanceProtocol,
+    RoundRobinAssignor as RoundRobinAssignor,
+    StatelessAssignor as StatelessAssignor,
 )
-from groupcoord.member.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from groupcoord.member.assignors.sticky import (
+    CooperativeStickyAssignor as CooperativeStickyAssignor,
+    StickyAssignor as StickyAssignor,
+)
 
 ASSIGNORS: Mapping[str, Callable[[], Assignor]] = {
     RangeAssignor.name: RangeAssignor,
@@ -26,17 +29,3 @@ ASSIGNORS: Mapping[str, Callable[[], Assignor]] = {
     CooperativeStickyAssignor.name: CooperativeStickyAssignor,
 }
 """Constructors of the assignors by name."""
-
-__all__ = [
-    "ASSIGNORS",
-    "AssignmentError",
-    "Assignor",
-    "Cluster",
-    "ClusterTopic",
-    "CooperativeStickyAssignor",
-    "RangeAssignor",
-    "RebalanceProtocol",
-    "RoundRobinAssignor",
-    "StatelessAssignor",
-    "StickyAssignor",
-]

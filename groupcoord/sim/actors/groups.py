@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.config import MigrationPolicy
-from groupcoord.coordinator import GroupState
+from groupcoord.core.groups.classic.group import GroupState
 from groupcoord.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState, ConsumerMember
 from groupcoord.core.groups.group import Group
 from groupcoord.core.groups.group_types import as_classic_group, as_consumer_group

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.member import Cluster as TopicMetadata
-from groupcoord.member import TopicPartition
+from groupcoord.member import Cluster as TopicMetadata, TopicPartition
 
 
 class Topics(TopicRegistry):

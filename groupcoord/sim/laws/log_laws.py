@@ -14,10 +14,10 @@ from uuid import UUID
 
 from groupcoord.broker.share.share_partitions import LedPartition
 from groupcoord.config import GroupType
-from groupcoord.coordinator import ConsumerGroupState, GroupState
 from groupcoord.core.consumer_protocol import TopicPartition, decode_assignment, decode_subscription
 from groupcoord.core.groups.base.assignor import SubscriptionType
-from groupcoord.core.groups.consumer.group import ConsumerState
+from groupcoord.core.groups.classic.group import GroupState
+from groupcoord.core.groups.consumer.group import ConsumerGroupState, ConsumerState
 from groupcoord.core.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMetadataRecord,

@@ -3,6 +3,4 @@
 from contextlib import suppress
 
 with suppress(ImportError):  # without the extra `spark` sessions work, without this format
-    from groupcoord.spark.sources import LogDataSource as DefaultSource
-
-__all__ = ["DefaultSource"]
+    pass

@@ -12,8 +12,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from struct import Struct
-from struct import error as StructError  # noqa: N812
+from struct import (
+    Struct,
+    error as StructError,  # noqa: N812
+)
 from typing import NoReturn
 
 from groupcoord.config.files import read_file

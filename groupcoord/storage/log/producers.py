@@ -11,8 +11,10 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from struct import Struct
-from struct import error as StructError  # noqa: N812
+from struct import (
+    Struct,
+    error as StructError,  # noqa: N812
+)
 from typing import NamedTuple
 
 from attrs import define, field

@@ -23,6 +23,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Protocol, cast
 
+from groupcoord.lazy import import_driver
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
     LogRecord,
@@ -31,7 +32,6 @@ from groupcoord.log_store import (
     RecordTooLargeError,
     StorageError,
     Ticket,
-    import_driver,
 )
 from groupcoord.storage.compaction import ReplacedRecords
 

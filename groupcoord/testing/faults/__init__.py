@@ -4,8 +4,11 @@ Tests use the methods of ``ServerThread``; :class:`~groupcoord.testing.faults.co
 :class:`~groupcoord.testing.faults.rules.Rules` applies them to requests.
 """
 
-from groupcoord.errors import UnknownNameError
-from groupcoord.testing.faults.control import Control, NoSuchMemberError
-from groupcoord.testing.faults.rules import Call, FaultFunctionError, Rule, Rules
-
-__all__ = ["Call", "Control", "FaultFunctionError", "NoSuchMemberError", "Rule", "Rules", "UnknownNameError"]
+from groupcoord.errors import UnknownNameError as UnknownNameError
+from groupcoord.testing.faults.control import Control as Control, NoSuchMemberError as NoSuchMemberError
+from groupcoord.testing.faults.rules import (
+    Call as Call,
+    FaultFunctionError as FaultFunctionError,
+    Rule as Rule,
+    Rules as Rules,
+)

@@ -11,8 +11,9 @@ from uuid import UUID
 
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config, MigrationPolicy
-from groupcoord.coordinator import GroupCoordinator, GroupState
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event, GroupRemoved
+from groupcoord.core.groups.classic.group import GroupState
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,

@@ -11,27 +11,14 @@ A *plant* is the same bug as the replacement of one function of this package, in
 from __future__ import annotations
 
 from groupcoord.testing.museum.exhibit import (
-    SEARCHERS,
-    Exhibit,
-    Hunt,
-    Plant,
-    TaskFailedError,
-    UnknownExhibitError,
-    exhibit,
-    exhibits,
-    hunt_for,
-    play_of,
+    SEARCHERS as SEARCHERS,
+    Exhibit as Exhibit,
+    Hunt as Hunt,
+    Plant as Plant,
+    TaskFailedError as TaskFailedError,
+    UnknownExhibitError as UnknownExhibitError,
+    exhibit as exhibit,
+    exhibits as exhibits,
+    hunt_for as hunt_for,
+    play_of as play_of,
 )
-
-__all__ = [
-    "SEARCHERS",
-    "Exhibit",
-    "Hunt",
-    "Plant",
-    "TaskFailedError",
-    "UnknownExhibitError",
-    "exhibit",
-    "exhibits",
-    "hunt_for",
-    "play_of",
-]

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 from crc32c import crc32c
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord.analysis.decode.records import accounts_of_messages, rows_of_messages
 from groupcoord.analysis.decode.rows import LOOK_BACK_BYTES, ByteRange, Origin, RangeReader, RowSettings

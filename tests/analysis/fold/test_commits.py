@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord.analysis.decode.parquet import COMMITTED, OPEN
 from groupcoord.analysis.decode.schema import COMMITS, arrow_schema

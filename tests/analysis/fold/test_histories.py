@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pyarrow.compute as pc
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord.analysis.decode.parquet import ResultDirectory
 from groupcoord.analysis.decode.schema import KIND_RECORD, RECORDS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import unescape
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from groupcoord.analysis.report.html.layout import (
     EMPTY,

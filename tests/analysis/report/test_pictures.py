@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from groupcoord.analysis.fold.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.report.data import model

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from groupcoord.analysis.fold.history.causes import CAUSES, JOIN
 from groupcoord.analysis.report.data import model

@@ -14,8 +14,7 @@ from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules.anomalies import about_offsets
 from groupcoord.analysis.rules.lag import Ends, lag
 
-from .test_assignment_balance import committed as fold
-from .test_assignment_balance import steps
+from .test_assignment_balance import committed as fold, steps
 
 NOW_MS = 91_000
 TOPIC = "t"

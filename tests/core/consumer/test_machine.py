@@ -4,8 +4,7 @@ they stop.
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.testing.machine.consumers import ClassicConsumer

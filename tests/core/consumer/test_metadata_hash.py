@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord.core.topics import Topic, metadata_hash, topic_hash
 

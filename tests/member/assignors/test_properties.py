@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import ASSIGNORS, Cluster, ClusterTopic, RebalanceProtocol

@@ -4,40 +4,28 @@ Pure Python without Spark, numpy, files or a clock. :class:`LogHistory` takes th
 yields the rows of every group; :class:`GroupFold` takes the records of one group in order.
 """
 
-from groupcoord.analysis.fold.history.causes import CAUSES
-from groupcoord.analysis.fold.history.group_fold import FoldOptions, GroupFold, LogOrderError
-from groupcoord.analysis.fold.history.log_history import KINDS, GroupRecord, HistoryRow, LastCommit, LogHistory
-from groupcoord.analysis.fold.history.rows import (
-    DUPLICATE,
-    EPOCH,
-    GENERATION,
-    GROUP,
-    MEMBER,
-    MEMBERSHIP,
-    MOVE,
-    REBALANCE,
-    REVOCATION,
-    Row,
+from groupcoord.analysis.fold.history.causes import CAUSES as CAUSES
+from groupcoord.analysis.fold.history.group_fold import (
+    FoldOptions as FoldOptions,
+    GroupFold as GroupFold,
+    LogOrderError as LogOrderError,
 )
-
-__all__ = [
-    "CAUSES",
-    "DUPLICATE",
-    "EPOCH",
-    "GENERATION",
-    "GROUP",
-    "KINDS",
-    "MEMBER",
-    "MEMBERSHIP",
-    "MOVE",
-    "REBALANCE",
-    "REVOCATION",
-    "FoldOptions",
-    "GroupFold",
-    "GroupRecord",
-    "HistoryRow",
-    "LastCommit",
-    "LogHistory",
-    "LogOrderError",
-    "Row",
-]
+from groupcoord.analysis.fold.history.log_history import (
+    KINDS as KINDS,
+    GroupRecord as GroupRecord,
+    HistoryRow as HistoryRow,
+    LastCommit as LastCommit,
+    LogHistory as LogHistory,
+)
+from groupcoord.analysis.fold.history.rows import (
+    DUPLICATE as DUPLICATE,
+    EPOCH as EPOCH,
+    GENERATION as GENERATION,
+    GROUP as GROUP,
+    MEMBER as MEMBER,
+    MEMBERSHIP as MEMBERSHIP,
+    MOVE as MOVE,
+    REBALANCE as REBALANCE,
+    REVOCATION as REVOCATION,
+    Row as Row,
+)
