@@ -49,6 +49,13 @@ class Source(NamedTuple):
         """The dotted names of everything that it imports, wherever in it."""
         return frozenset(imported_modules(self.of(ast.Import, ast.ImportFrom)))
 
+    @property
+    def imports_at_run_time(self) -> frozenset[str]:
+        """The same without those below ``if TYPE_CHECKING``."""
+        guards = [node for node in self.of(ast.If) if ast.unparse(node.test) == "TYPE_CHECKING"]
+        for_types = {node for guard in guards for node in guard.body}
+        return frozenset(imported_modules({*self.of(ast.Import, ast.ImportFrom)} - for_types))
+
 
 @cache
 def sources() -> tuple[Source, ...]:
@@ -113,12 +120,16 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Return for each module of the package those others of it that the module imports, wherever in its file."""
+    """Return for each module of the package those others of it that the module imports, wherever in its file.
+
+    Imports for types alone, from a module in the same folder of the package, are left out.
+    """
     modules = {source.module for source in package_sources()}
     graph = {}
     for source in package_sources():
-        imported = {_module_of(name, modules) for name in source.imports}
-        graph[source.module] = {name for name in imported if name and name != source.module}
+        folder = ".".join(source.module.split(".")[:2])
+        names = {name for name in source.imports if not name.startswith(f"{folder}.")} | source.imports_at_run_time
+        graph[source.module] = {_module_of(name, modules) for name in names} - {"", source.module}
     return graph
 
 
