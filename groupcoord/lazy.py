@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 def attach(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
-
-    Args:
-        package: the name of the package.
-        modules: names, separated by blanks, by the relative name of their module (``.strategies``).
-    """
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from names, separated by blanks, by module."""
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def import_name(name: str) -> object:

@@ -51,7 +51,7 @@ class Source(NamedTuple):
 
     @property
     def imports_at_run_time(self) -> frozenset[str]:
-        """The same without those below ``if TYPE_CHECKING``."""
+        """Those outside of ``if TYPE_CHECKING``."""
         guards = [node for node in self.of(ast.If) if ast.unparse(node.test) == "TYPE_CHECKING"]
         for_types = {node for guard in guards for node in guard.body}
         return frozenset(imported_modules({*self.of(ast.Import, ast.ImportFrom)} - for_types))
@@ -120,10 +120,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Return for each module of the package those others of it that the module imports, wherever in its file.
-
-    Imports for types alone, from a module in the same folder of the package, are left out.
-    """
+    """Return for each module of the package those others of it that it imports; within a folder only at run time."""
     modules = {source.module for source in package_sources()}
     graph = {}
     for source in package_sources():

@@ -13,7 +13,7 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 71_162, "files": 430, "words": 136_086},
+    "groupcoord": {"code": 70_519, "files": 431, "words": 136_084},
     "tests": {"code": 58_745, "files": 599, "words": 81_248},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""

@@ -142,7 +142,7 @@ def test_docstrings_of_the_public_api() -> None:
 
 @pytest.mark.parametrize("package", [groupcoord, groupcoord.storage.stores, groupcoord.testing])
 def test_all_lists_the_public_names(package: ModuleType) -> None:
-    """In lazy packages, all names in ``__all__`` exist, and are those that the source re-exports."""
+    """All names in ``__all__`` of lazy packages exist, and are the re-exports."""
     pytest.importorskip("kio")
 
     assert package.__all__ == public_names(package)

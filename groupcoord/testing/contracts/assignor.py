@@ -53,9 +53,7 @@ def check_assignor(assignor: Assignor, *, seed: int = 0) -> None:
     Raises:
         AssertionError: the assignor breaks the contract; the message has the rule and the smallest group found.
     """
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import seed as seeded
-    from hypothesis import strategies as st
+    from hypothesis import HealthCheck, Phase, given, seed as seeded, settings, strategies as st
 
     require(
         isinstance(assignor.name, str) and bool(assignor.name), f"its name is {assignor.name!r}, which names nothing"
