@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -51,7 +52,7 @@ from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.sources import ClusterSource
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS, TableFiles
 from groupcoord.records.schemas import RecordType
-from groupcoord.spark.grouped_udf import BLOBS, batched, blob_of, blob_rows, table_of
+from groupcoord.spark.grouped_udf import batched
 from groupcoord.spark.rules import anomalies, held_topics, lag, offset_expiry, read_record_times, stale_groups
 from groupcoord.spark.schemas import (
     CURRENT_OFFSETS,
@@ -62,11 +63,12 @@ from groupcoord.spark.schemas import (
 )
 from groupcoord.spark.sessions import count_tasks
 from groupcoord.spark.tables import (
+    FACTS,
     FOLDED,
     KEY_COLUMNS,
     History,
     as_row,
-    facts_tables,
+    facts_rows,
     groups,
     load_of,
     sorted_rows,
@@ -95,7 +97,8 @@ class SparkFolded:
     current: DataFrame
 
     def topics(self) -> set[str]:
-        return {row.topic for row in self.current.select("topic").union(held_topics(self.history)).distinct().collect()}
+        held = held_topics(self.history).select("topic")
+        return {row.topic for row in self.current.select("topic").union(held).distinct().collect()}
 
 
 class SparkEngine:
@@ -144,7 +147,7 @@ class SparkEngine:
         files.counts |= {shown[name]: count for name, count in counts.items() if name in shown}
         history = History(unpacked={kind: self._read(names[kind], schema) for kind, schema in UNPACKED.items()})
         return SparkFolded(
-            records, history, self._read(names[FACTS], BLOBS), self._read(names[OFFSETS], CURRENT_OFFSETS)
+            records, history, self._read(names[WRITTEN_FACTS], FACTS), self._read(names[OFFSETS], CURRENT_OFFSETS)
         )
 
     def judge(self, step: str, folded: SparkFolded, moment: Moment, files: TableFiles) -> None:
@@ -249,11 +252,7 @@ class OutputDirectory(ResultDirectory):
         return _GLOB.sub(r"\\\1", self.path(name))
 
 
-_BLOBS = ("counts", "ranges")
-_WRITTEN = StructType(
-    [StructField(name, LongType()) for name in Written._fields] + [StructField(name, BinaryType()) for name in _BLOBS]
-)
-_ARROW_WRITTEN = to_arrow_schema(_WRITTEN)
+_RESULT = StructType([StructField("result", BinaryType())])
 
 
 class WrittenLogs(NamedTuple):
@@ -278,10 +277,11 @@ def write_records(spark: SparkSession, tasks: Sequence[RecordTask], folders: Fol
     """Decode logs and write their records, with a folder for each log partition."""
     numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
     written, counts, ranges = Written(), [arrow_schema(READ_COUNTS).empty_table()], [RANGES.empty_table()]
-    for row in numbers.mapInArrow(_writer(tasks, folders), _WRITTEN).toLocalIterator():
-        written = written.plus(Written(*row[: len(Written._fields)]))
-        counts = [summed_counts([*counts, table_of([row["counts"]])])]
-        ranges.append(table_of([row["ranges"]]))
+    for row in numbers.mapInArrow(_writer(tasks, folders), _RESULT).toLocalIterator():
+        of_task, found_counts, found_ranges = pickle.loads(row["result"])
+        written = written.plus(of_task)
+        counts = [summed_counts([*counts, found_counts])]
+        ranges.append(found_ranges)
     return WrittenLogs(written, counts[0], pa.concat_tables(ranges))
 
 
@@ -302,8 +302,8 @@ def _writer(
             with open_file(f"{folders.keys}/part-{number:05d}.snappy.parquet", KEYS) as file:
                 for keys in accounts.load.keys().to_batches():
                     file.write(keys)
-            blobs = {"counts": blob_of(accounts.load.read_counts()), "ranges": blob_of(accounts.ranges())}
-            yield pa.RecordBatch.from_pylist([found._asdict() | blobs], _ARROW_WRITTEN)
+            result = pickle.dumps((found, accounts.load.read_counts(), accounts.ranges()))
+            yield pa.RecordBatch.from_pydict({"result": [result]})
 
     return write
 
@@ -318,9 +318,9 @@ UNPACKED: Mapping[str, StructType] = {
     **{kind: declared(TABLES[name]) for kind, name in TABLES_OF_KINDS.items()},
     **{kind: _flat(kind) for kind in (GROUP, DUPLICATE)},
 }
-OFFSETS, FACTS = "current offsets", "facts"
+OFFSETS, WRITTEN_FACTS = "current offsets", "facts"
 _SCHEMAS = {kind: to_arrow_schema(schema) for kind, schema in UNPACKED.items()}
-_SCHEMAS |= {OFFSETS: arrow_schema(_CURRENT_COLUMNS), FACTS: to_arrow_schema(BLOBS)}
+_SCHEMAS |= {OFFSETS: arrow_schema(_CURRENT_COLUMNS), WRITTEN_FACTS: to_arrow_schema(FACTS)}
 WRITTEN = tuple(_SCHEMAS)
 _ROWS = StructType([StructField("name", StringType()), StructField("rows", LongType())])
 
@@ -367,8 +367,8 @@ def _made(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[tu
     facts = commits.facts()
     for batch in facts.current_offsets().to_batches():
         yield OFFSETS, batch
-    for name, table in facts_tables(facts).items():
-        yield from ((FACTS, batch) for batch in blob_rows(name, table))
+    for batch in facts_rows(facts):
+        yield WRITTEN_FACTS, batch
 
 
 def _fed(batches: Iterable[pa.RecordBatch], commits: CommitFold) -> Iterator[pa.Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from pyspark.sql import (
     functions as F,  # noqa: N812
 )
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
 from groupcoord.analysis.decode.schema import CURRENT_OFFSETS, END_OFFSETS, arrow_schema
 from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, REWINDS, CommitFacts
@@ -31,18 +30,11 @@ from groupcoord.analysis.fold.history.rows import (
 from groupcoord.analysis.live.offsets import record_times
 from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 from groupcoord.analysis.options import OFFSETS_RETENTION_MINUTES, Thresholds
-from groupcoord.analysis.rules import groups as group_rules, lag as lag_rules
-from groupcoord.analysis.rules.anomalies import about_groups, about_offsets, assigned
-from groupcoord.analysis.rules.groups import Place, groups, partition_holders
+from groupcoord.analysis.rules import anomalies as anomaly_rules, groups as group_rules, lag as lag_rules
+from groupcoord.analysis.rules.anomalies import assigned
+from groupcoord.analysis.rules.groups import groups, partition_holders
 from groupcoord.analysis.rules.lag import Ends
-from groupcoord.spark.grouped_udf import (
-    BY_GROUP,
-    BY_PARTITION,
-    Bucket,
-    judged,
-    packed,
-    packed_blobs,
-)
+from groupcoord.spark.grouped_udf import Bucket, judged, tagged
 from groupcoord.spark.schemas import ANOMALIES, LAG, OFFSET_EXPIRY, RECORD_TIMES, STALE_GROUPS
 from groupcoord.spark.tables import (
     BUSY,
@@ -104,18 +96,10 @@ def _asked(address: ClusterAddress, batches: Iterable[pa.RecordBatch]) -> Iterat
             yield pa.RecordBatch.from_pylist(record_times(address, batch.to_pylist()), schema)
 
 
-_OF_HOLDER = StructType(
-    [
-        *(LAG[name] for name in HOLDER),
-        *(StructField("since_ms", LongType()), StructField("log_partition", IntegerType()), LAG["members"]),
-        StructField("is_shared", BooleanType()),
-    ]
-)
-_HOLDERS = StructType([*(LAG[name] for name in ("group_id", "topic", "topic_partition")), *_OF_HOLDER])
 _LAG_OFFSETS = pa.schema([arrow_schema(CURRENT_OFFSETS).field(name) for name in lag_rules.OFFSET_COLUMNS])
-_LAG_OFFSETS = _LAG_OFFSETS.append(pa.field("members", pa.int32()))
 _OF_GROUP = ("group_id", "generation_or_epoch", "type", "state_timestamp_ms", "log_partition", "member_count")
-_ENDS, _SAMPLES, _TIMES, _HELD = "ends", "samples", "times", "holders"
+_OF_MEMBER = ("group_id", "generation", "type", *HOLDER, "assignment")
+_ENDS, _SAMPLES, _TIMES = "ends", "samples", "times"
 
 
 def lag(
@@ -146,80 +130,61 @@ def lag(
         read_ms: when the log was read, in milliseconds since 1970, if the end offsets are newer: the status is as of
             then.
     """
-    tables = [
-        packed(CURRENT, _with_members(offsets, history).select(*_LAG_OFFSETS.names), BY_PARTITION),
-        *known_ends(end_offsets, end_offset_samples),
-    ]
+    tables, topics = [tagged(CURRENT, offsets.select(*_LAG_OFFSETS.names))], offsets.select("group_id", "topic")
     now: DataFrame | int | None = now_ms
     has_commits = commits is not None
     if commits is not None:
-        tables.append(packed_blobs(facts_of(commits), [LAST], BY_PARTITION))
+        tables.append(facts_of(commits).select("group_id", LAST))
         if now_ms is None and not is_folded(commits):
             now = commits_of(commits).where(COUNTED).agg(F.max("commit_timestamp_ms"))
     if history is not None:
-        tables.append(packed_holders(history))
+        folded = history_of(history)
+        tables.append(tagged(GROUP, folded.rows(GROUP).select(*_OF_GROUP)))
+        tables.append(tagged(MEMBER, folded.rows(MEMBER).select(*_OF_MEMBER)))
+        topics = topics.union(held_topics(folded))
+    tables += _ends_of_groups(topics, end_offsets, end_offset_samples)
     if record_times is not None:
-        tables.append(packed(_TIMES, record_times, BY_PARTITION))
+        times = offsets.select("group_id", *_PLACE).join(record_times, list(_PLACE))
+        tables.append(tagged(_TIMES, times))
 
     def rows_of(bucket: Bucket) -> list[Row]:
-        current = bucket.table(CURRENT, _LAG_OFFSETS)
-        members = dict(zip(*(current[name].to_pylist() for name in ("group_id", "members")), strict=True))
-        counted = known_commits(bucket).counted() if has_commits else None
-        held, times = known_holders(bucket), bucket.rows(_TIMES)
-        return lag_rules.lag(current, known_end_offsets(bucket), counted, held, bucket.now_ms, times, read_ms, members)
+        found = {kind: bucket.rows(kind) for kind in (GROUP, MEMBER)}
+        members = {row["group_id"]: row["member_count"] for row in found[GROUP]}
+        return lag_rules.lag(
+            bucket.table(CURRENT, _LAG_OFFSETS),
+            _known_ends(bucket),
+            _known_commits(bucket).counted() if has_commits else None,
+            partition_holders(found),
+            bucket.now_ms,
+            bucket.rows(_TIMES),
+            read_ms,
+            members,
+        )
 
     return judged(tables, now, rows_of, LAG)
 
 
-def _with_members(offsets: DataFrame, history: DataFrame | History | None) -> DataFrame:
-    if history is None:
-        return offsets.withColumn("members", F.lit(None).cast(IntegerType()))
-    counts = history_of(history).rows(GROUP).groupBy("group_id").agg(F.max("member_count").alias("members"))
-    return offsets.join(counts, "group_id", "left")
-
-
-# ---------------------------------------------------------------- partitions of topics
-
-
-def packed_holders(history: DataFrame | History) -> DataFrame:
-    """Return the owners of partitions at the end of the log, packed by partition."""
-    folded = history_of(history)
-    of_members = folded.rows(MEMBER).select("group_id", "generation", "type", *HOLDER, "assignment")
-    of_groups = folded.rows(GROUP).select(*_OF_GROUP)
-    tables = [packed(MEMBER, of_members, BY_GROUP), packed(GROUP, of_groups, BY_GROUP)]
-
-    def rows_of(bucket: Bucket) -> list[Row]:
-        held = partition_holders({kind: bucket.rows(kind) for kind in (MEMBER, GROUP)})
-        return [dict(zip(_HOLDERS.fieldNames(), place, strict=False)) | holder for place, holder in held.items()]
-
-    return packed(_HELD, judged(tables, None, rows_of, _HOLDERS), BY_PARTITION)
-
-
 def held_topics(history: History) -> DataFrame:
+    """Return the topics of each group's members at the end of the log."""
     now = history.rows(GROUP).where(F.col("type") != STREAMS).select(*_OF_GROUP[:3])
     members = history.rows(MEMBER).withColumnRenamed("generation", "generation_or_epoch")
-    assigned = members.join(now, list(_OF_GROUP[:3])).select(F.explode("assignment").alias("one"))
-    return assigned.select("one.topic").where("topic is not null")
+    assigned = members.join(now, list(_OF_GROUP[:3])).select("group_id", F.explode("assignment").alias("one"))
+    return assigned.select("group_id", "one.topic").where("topic is not null")
 
 
-def known_holders(bucket: Bucket) -> Mapping[Place, Row]:
-    return {
-        (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in _OF_HOLDER.fieldNames()}
-        for row in bucket.rows(_HELD)
-    }
+def _ends_of_groups(topics: DataFrame, end_offsets: DataFrame, samples: DataFrame | None) -> list[DataFrame]:
+    """Return the end offsets, and the samples, of each group's topics."""
+    given = {_ENDS: end_offsets} if samples is None else {_ENDS: end_offsets, _SAMPLES: samples}
+    distinct = topics.distinct()
+    return [tagged(name, distinct.join(table, "topic")) for name, table in given.items()]
 
 
-def known_ends(end_offsets: DataFrame, samples: DataFrame | None) -> list[DataFrame]:
-    tables = [packed(_ENDS, end_offsets, BY_PARTITION)]
-    return tables if samples is None else [*tables, packed(_SAMPLES, samples, BY_PARTITION)]
-
-
-def known_end_offsets(bucket: Bucket) -> Ends:
+def _known_ends(bucket: Bucket) -> Ends:
     ends = bucket.tables.get(_ENDS, arrow_schema(END_OFFSETS).empty_table())
     return Ends(ends, bucket.tables.get(_SAMPLES))
 
 
-def known_commits(bucket: Bucket) -> CommitFacts:
+def _known_commits(bucket: Bucket) -> CommitFacts:
     return CommitFacts(bucket.table(LAST, LAST_COMMITS), bucket.table(REWOUND, REWINDS), bucket.table(BUSY, MINUTES))
 
 
@@ -255,26 +220,19 @@ def anomalies(
     folded = history_of(records if history is None else history)
     facts = facts_of(records if commits is None else commits, limits)
     now = _now(records, now_ms)
-    of_groups = [packed(kind, folded.rows(kind), BY_GROUP) for kind in _JUDGED]
-    of_groups.append(packed_blobs(facts, [BUSY, LAST], BY_GROUP))
-    of_offsets = [packed_blobs(facts, [LAST, REWOUND], BY_PARTITION)]
-    of_offsets.append(packed_holders(folded))
+    tables = [facts, *(tagged(kind, folded.rows(kind)) for kind in _JUDGED)]
     has_ends = end_offsets is not None
     if end_offsets is not None:
-        of_offsets += known_ends(end_offsets, end_offset_samples)
+        topics = facts.select("group_id", f"{LAST}.topic").union(held_topics(folded))
+        tables += _ends_of_groups(topics, end_offsets, end_offset_samples)
 
-    def tell_of_groups(bucket: Bucket) -> list[Row]:
+    def rows_of(bucket: Bucket) -> list[Row]:
         found = {kind: bucket.rows(kind) for kind in _JUDGED}
+        ends = _known_ends(bucket) if has_ends else None
         held = assigned(found, limits)
-        return about_groups(found, known_commits(bucket), held, bucket.now_ms, limits, has_ends=has_ends)
+        return anomaly_rules.anomalies(found, _known_commits(bucket), held, ends, bucket.now_ms, limits)
 
-    def tell_of_offsets(bucket: Bucket) -> Iterator[Row]:
-        ends = known_end_offsets(bucket) if has_ends else None
-        return about_offsets(known_commits(bucket), known_holders(bucket), ends, bucket.now_ms, limits)
-
-    return judged(of_groups, now, tell_of_groups, ANOMALIES).unionByName(
-        judged(of_offsets, now, tell_of_offsets, ANOMALIES)
-    )
+    return judged(tables, now, rows_of, ANOMALIES)
 
 
 def _now(records: DataFrame, now_ms: int | None) -> DataFrame | int:
@@ -306,7 +264,7 @@ def stale_groups(
 
     def rows_of(bucket: Bucket) -> list[Row]:
         described, expiry = _expiry(bucket, offsets_retention_minutes)
-        return group_rules.stale_groups(described, expiry, known_commits(bucket), bucket.now_ms)
+        return group_rules.stale_groups(described, expiry, _known_commits(bucket), bucket.now_ms)
 
     return judged(tables, _now(records, now_ms), rows_of, STALE_GROUPS)
 
@@ -337,11 +295,11 @@ def _packed_offsets(
     facts = facts_of(records if commits is None else commits)
     current = current_offsets(records if commits is None else commits) if offsets is None else offsets
     of_groups = history_of(records if history is None else history).rows(GROUP)
-    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_OFFSETS.names), BY_GROUP)]
-    return [*tables, packed_blobs(facts, [LAST], BY_GROUP)]
+    tables = [tagged(GROUP, of_groups), tagged(CURRENT, current.select(*_OFFSETS.names))]
+    return [*tables, facts.select("group_id", LAST)]
 
 
 def _expiry(bucket: Bucket, offsets_retention_minutes: int) -> tuple[list[Row], list[Row]]:
     kept = bucket.table(CURRENT, _OFFSETS)
     described = groups({GROUP: bucket.rows(GROUP)}, kept)
-    return described, group_rules.offset_expiry(described, kept, known_commits(bucket), offsets_retention_minutes)
+    return described, group_rules.offset_expiry(described, kept, _known_commits(bucket), offsets_retention_minutes)

@@ -25,7 +25,7 @@ from groupcoord.analysis.decode.schema import (
     arrow_schema,
 )
 from groupcoord.analysis.fold import replay as replaying
-from groupcoord.analysis.fold.commits import LAST_COMMITS, OUTCOME_SQL, CommitFacts, CommitFold
+from groupcoord.analysis.fold.commits import LAST_COMMITS, MINUTES, OUTCOME_SQL, REWINDS, CommitFacts, CommitFold
 from groupcoord.analysis.fold.histories import GROUPED_COLUMNS, HistoryRow, folded_histories
 from groupcoord.analysis.fold.history.log_history import completeness
 from groupcoord.analysis.fold.history.rows import (
@@ -45,16 +45,7 @@ from groupcoord.analysis.options import Thresholds
 from groupcoord.analysis.rules import groups as judging
 from groupcoord.analysis.rules.groups import differences, group_answers, offset_answers, unknown_groups
 from groupcoord.records.schemas import RecordType
-from groupcoord.spark.grouped_udf import (
-    BLOBS,
-    BY_GROUP,
-    ROWS_MAX,
-    Bucket,
-    blob_rows,
-    judged,
-    packed,
-    row_batches,
-)
+from groupcoord.spark.grouped_udf import ROWS_MAX, Bucket, judged, row_batches, tagged
 from groupcoord.spark.schemas import (
     COMMITS,
     CURRENT_OFFSETS,
@@ -76,6 +67,17 @@ from groupcoord.spark.schemas import (
 
 LAST, REWOUND, BUSY, CURRENT = "last", "rewinds", "minutes", "current"
 """Names of the tables of commit facts, and of current offsets."""
+
+FACTS = StructType(
+    [
+        COMMITS["group_id"],
+        *(
+            StructField(name, of_arrow(schema))
+            for name, schema in ((LAST, LAST_COMMITS), (REWOUND, REWINDS), (BUSY, MINUTES))
+        ),
+    ]
+)
+"""Facts of commits: a row of one of the tables of :class:`CommitFacts`."""
 
 COUNTED = f"transaction is null or transaction = '{COMMITTED}'"
 COMMIT_COLUMNS = (
@@ -123,13 +125,12 @@ def commits_of(table: DataFrame) -> DataFrame:
 
 
 def fold_commits(commits: DataFrame, limits: Thresholds | None = None) -> DataFrame:
-    """Return the facts of commits as blobs: the tables of a :class:`CommitFacts` by name."""
+    """Return the facts of commits (:data:`FACTS`)."""
 
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name, table in facts_tables(_folded(batches, limits)).items():
-            yield from blob_rows(name, table)
+        return facts_rows(_folded(batches, limits))
 
-    return _of_groups(commits).mapInArrow(fold, BLOBS)
+    return _of_groups(commits).mapInArrow(fold, FACTS)
 
 
 def facts_of(table: DataFrame, limits: Thresholds | None = None) -> DataFrame:
@@ -137,11 +138,16 @@ def facts_of(table: DataFrame, limits: Thresholds | None = None) -> DataFrame:
 
 
 def is_folded(table: DataFrame) -> bool:
-    return table.columns == BLOBS.fieldNames()
+    return table.columns == FACTS.fieldNames()
 
 
-def facts_tables(facts: CommitFacts) -> dict[str, pa.Table]:
-    return {LAST: facts.last, REWOUND: facts.rewinds, BUSY: facts.minutes}
+def facts_rows(facts: CommitFacts) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(FACTS)
+    for name, table in ((LAST, facts.last), (REWOUND, facts.rewinds), (BUSY, facts.minutes)):
+        for batch in table.to_batches(ROWS_MAX):
+            found = {"group_id": batch["group_id"], name: batch.to_struct_array()}
+            columns = [found.get(one.name, pa.nulls(batch.num_rows, one.type)) for one in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def current_offsets(records: DataFrame) -> DataFrame:
@@ -271,7 +277,7 @@ def groups(
     """
     current = current_offsets(records) if offsets is None else offsets
     of_groups = history_of(records if history is None else history).rows(GROUP)
-    tables = [packed(GROUP, of_groups, BY_GROUP), packed(CURRENT, current.select(*_COUNTED), BY_GROUP)]
+    tables = [tagged(GROUP, of_groups), tagged(CURRENT, current.select(*_COUNTED))]
 
     def rows_of(bucket: Bucket) -> list[Row]:
         return judging.groups({GROUP: bucket.rows(GROUP)}, bucket.table(CURRENT, _COUNTED_SCHEMA))
@@ -324,9 +330,9 @@ def verify(
     """
     folded = history_of(records if history is None else history)
     current = current_offsets(records) if offsets is None else offsets
-    tables = [packed(kind, folded.rows(kind), BY_GROUP) for kind in (GROUP, MEMBER)]
-    tables.append(packed(GENERATION, folded.rows(GENERATION).select("group_id", "log_offset"), BY_GROUP))
-    tables += [packed(CURRENT, current, BY_GROUP), packed(_ANSWERS, replay(records), BY_GROUP)]
+    tables = [tagged(kind, folded.rows(kind)) for kind in (GROUP, MEMBER)]
+    tables.append(tagged(GENERATION, folded.rows(GENERATION).select("group_id", "log_offset")))
+    tables += [tagged(CURRENT, current), tagged(_ANSWERS, replay(records))]
 
     def rows_of(bucket: Bucket) -> Iterator[Row]:
         found = {kind: bucket.rows(kind) for kind in (GROUP, MEMBER, GENERATION)}

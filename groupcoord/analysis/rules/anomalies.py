@@ -58,15 +58,9 @@ def anomalies(
     only with a lag. Without them nothing is stalled, and commits have stopped only if a member owns the partition.
     """
     limits = thresholds or Thresholds()
-    about = about_offsets(facts, held.holders, ends, now_ms, limits)
-    return [*about, *about_groups(found, facts, held, now_ms, limits, has_ends=ends is not None)]
-
-
-def about_groups(
-    found: Histories, facts: CommitFacts, held: Assigned, now_ms: int | None, limits: Thresholds, *, has_ends: bool
-) -> list[Row]:
     return [
-        *about_shares(held, facts, now_ms, limits, has_ends=has_ends),
+        *_about_offsets(facts, held.holders, ends, now_ms, limits),
+        *_about_shares(held, facts, now_ms, limits, has_ends=ends is not None),
         *_commit_storms(facts.minutes, limits),
         *_rebalance_storms(found[REBALANCE], limits),
         *_flapping_members(found[REBALANCE], limits),
@@ -215,7 +209,7 @@ def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-def about_offsets(
+def _about_offsets(
     facts: CommitFacts, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None, limits: Thresholds
 ) -> Iterator[Row]:
     if now_ms is None:
@@ -442,7 +436,7 @@ def _is_uneven(counts: list[int], times: float) -> bool:
 # ---------------------------------------------------------------- anomalies of shares
 
 
-def about_shares(
+def _about_shares(
     held: Assigned, facts: CommitFacts, now_ms: int | None, limits: Thresholds, *, has_ends: bool
 ) -> Iterator[Row]:
     if now_ms is None or not held.shares:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from groupcoord.analysis.decode.schema import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.analysis.fold.commits import CommitFacts
-from groupcoord.analysis.options import Thresholds
-from groupcoord.analysis.rules.anomalies import about_offsets
+from groupcoord.analysis.fold.history import KINDS
+from groupcoord.analysis.rules.anomalies import Assigned, anomalies
 from groupcoord.analysis.rules.lag import Ends, lag
 
 from .test_assignment_balance import committed as fold, steps
@@ -155,5 +155,5 @@ def test_a_group_that_was_at_the_end_of_late_has_not_stopped() -> None:
     facts = committed((90_000, [30, 30, 30]), (90_000, [30, 30, 30]))
     seen = samples((0, 700_000, 30), (0, 710_000, 31), (1, 710_000, 31))
     ends = Ends(seen.filter(pc.equal(seen["at_ms"], 710_000)), seen)
-    found = about_offsets(facts, {}, ends, 710_000, Thresholds())
+    found = anomalies({kind: [] for kind in KINDS}, facts, Assigned({}, []), ends, 710_000)
     assert [(row["topic_partition"], row["status"]) for row in found] == [(1, "STOP")]
