@@ -79,28 +79,6 @@ from groupcoord.spark.tables import (
 _WORKING = "working"
 
 
-@frozen
-class SparkDecoded:
-    """The table of records, and counts of written rows."""
-
-    records: DataFrame
-    written: Written
-
-
-@frozen
-class SparkFolded:
-    """Folded tables, read back from their files."""
-
-    records: DataFrame
-    history: History
-    facts: DataFrame
-    current: DataFrame
-
-    def topics(self) -> set[str]:
-        held = held_topics(self.history).select("topic")
-        return {row.topic for row in self.current.select("topic").union(held).distinct().collect()}
-
-
 class SparkEngine:
     """Engine of a :class:`groupcoord.analysis.pipeline.batch.Pipeline` on Spark, which writes each table once and reads
     it back.
@@ -120,7 +98,7 @@ class SparkEngine:
     def close(self) -> None:
         self._output.remove(_WORKING)
 
-    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> SparkDecoded:
+    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> Written:
         self._output.check_reach(self._session)
         file_system, _ = self._output.place("tables")
         keys = f"{_WORKING}/keys"
@@ -130,10 +108,11 @@ class SparkEngine:
         files.write("read_counts", found.read_counts)
         files.write("corrupt", corrupt(found.ranges))
         self._write("partition_load", load_of(self._read(keys, KEY_COLUMNS)), files)
-        return SparkDecoded(self._read("tables/records", RECORDS), found.written)
+        self._records, self._written = self._read("tables/records", RECORDS), found.written
+        return found.written
 
-    def fold(self, decoded: SparkDecoded, files: TableFiles, *, verifies: bool) -> SparkFolded:
-        records, written = decoded.records, decoded.written
+    def fold(self, files: TableFiles, *, verifies: bool) -> None:
+        records, written = self._records, self._written
         files.counts["commits"] = written.commits
         if written.transactional or not written.commits:
             path = self._output.path("tables/commits")
@@ -145,45 +124,40 @@ class SparkEngine:
         folders = {name: self._output.place(folder)[1] for name, folder in names.items()}
         counts = write_fold(records, file_system, folders)
         files.counts |= {shown[name]: count for name, count in counts.items() if name in shown}
-        history = History(unpacked={kind: self._read(names[kind], schema) for kind, schema in UNPACKED.items()})
-        return SparkFolded(
-            records, history, self._read(names[WRITTEN_FACTS], FACTS), self._read(names[OFFSETS], CURRENT_OFFSETS)
+        self._history = History(unpacked={kind: self._read(names[kind], schema) for kind, schema in UNPACKED.items()})
+        self._facts, self._current = (
+            self._read(names[WRITTEN_FACTS], FACTS),
+            self._read(names[OFFSETS], CURRENT_OFFSETS),
         )
 
-    def judge(self, step: str, folded: SparkFolded, moment: Moment, files: TableFiles) -> None:
-        records, history, current = folded.records, folded.history, folded.current
+    def topics(self) -> set[str]:
+        held = held_topics(self._history).select("topic")
+        return {row.topic for row in self._current.select("topic").union(held).distinct().collect()}
+
+    def judge(self, step: str, moment: Moment, files: TableFiles) -> None:
+        records, offsets = self._records, self._current
+        known: dict[str, Any] = {"history": self._history, "commits": self._facts}
         ends = None if moment.end_offsets is None else self._session.createDataFrame(moment.end_offsets)
         if step == ANOMALIES:
             kept: dict[str, Any] = {"offsets_retention_minutes": moment.retention_minutes or OFFSETS_RETENTION_MINUTES}
-            known: dict[str, Any] = {"history": history, "commits": folded.facts}
             tables = {
-                "groups": groups(records, history=history, offsets=current),
+                "groups": groups(records, history=self._history, offsets=offsets),
                 "anomalies": anomalies(records, **known, end_offsets=ends, now_ms=moment.now_ms),
-                "offset_expiry": offset_expiry(records, **known, offsets=current, **kept),
-                "stale_groups": stale_groups(records, **known, offsets=current, now_ms=moment.now_ms, **kept),
+                "offset_expiry": offset_expiry(records, **known, offsets=offsets, **kept),
+                "stale_groups": stale_groups(records, **known, offsets=offsets, now_ms=moment.now_ms, **kept),
             }
         elif step == LAG:
             assert ends is not None
-            tables = {"lag": self._lag(folded, ends, moment)}
+            times, source = None, moment.source
+            if isinstance(source, ClusterSource) and source.lag_from_records and source.asks_for_ends:
+                servers, config = source.address.bootstrap_servers, source.address.command_config
+                times = read_record_times(self._session, offsets, ends, servers, command_config=config)
+            moments: dict[str, Any] = {"now_ms": moment.now_ms, "read_ms": moment.read_ms}
+            tables = {"lag": lag(offsets, ends, **known, record_times=times, **moments)}
         else:
-            tables = {"differences": verify(records, history=history, offsets=current)}
+            tables = {"differences": verify(records, history=self._history, offsets=offsets)}
         for name, table in tables.items():
             self._write(name, table, files)
-
-    def _lag(self, folded: SparkFolded, ends: DataFrame, moment: Moment) -> DataFrame:
-        times, source = None, moment.source
-        if isinstance(source, ClusterSource) and source.lag_from_records and source.asks_for_ends:
-            servers, config = source.address.bootstrap_servers, source.address.command_config
-            times = read_record_times(self._session, folded.current, ends, servers, command_config=config)
-        return lag(
-            folded.current,
-            ends,
-            commits=folded.facts,
-            history=folded.history,
-            now_ms=moment.now_ms,
-            record_times=times,
-            read_ms=moment.read_ms,
-        )
 
     @property
     def _session(self) -> SparkSession:

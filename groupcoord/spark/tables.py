@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial, reduce
 from operator import itemgetter
 from typing import Any
 
@@ -405,27 +406,17 @@ def sorted_rows(records: DataFrame) -> DataFrame:
     names = records.where(is_named).select(*_KEY, "topic_id", "topic").distinct()
     before = names.withColumn("log_offset", F.lit(-1).cast("long"))
     of_groups = records.where(is_group_record()).drop("topic", "topic_id")
-    rows = _typed(of_groups).unionByName(_typed(with_transactions(records))).unionByName(_typed(before))
+    typed = records.sparkSession.createDataFrame([], FOLDED)
+    union = partial(DataFrame.unionByName, allowMissingColumns=True)
+    rows = reduce(union, (typed, of_groups, with_transactions(records), before)).drop("complete_from")
     found = rows.alias("rows").join(
         F.broadcast(complete_from(records).alias("complete")),
         F.col("rows.log_partition").eqNullSafe(F.col("complete.log_partition")),
         "left",
     )
     from_offset = F.coalesce("complete.complete_from", F.lit(_NEVER)).alias("complete_from")
-    typed = found.select("rows.*", from_offset).select(*FOLDED.fieldNames())
-    return typed.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
-
-
-def _typed(table: DataFrame) -> DataFrame:
-    return table.select(
-        *[
-            (F.col(column.name) if column.name in table.columns else F.lit(None))
-            .cast(column.dataType)
-            .alias(column.name)
-            for column in FOLDED
-            if column.name != "complete_from"
-        ]
-    )
+    complete = found.select("rows.*", from_offset).select(*FOLDED.fieldNames())
+    return complete.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
 
 
 def complete_from(records: DataFrame) -> DataFrame:

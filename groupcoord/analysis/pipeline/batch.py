@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypedDict, TypeVar, Unpack
+from typing import ClassVar, Protocol, TypedDict, Unpack
 
 import pyarrow as pa
 from attrs import evolve, frozen
@@ -109,21 +109,6 @@ def _check_has_groups(tables: FinishedTables, names: Sequence[str]) -> None:
         raise InputError(f"{', '.join(names)}: {reason} about groups; is it a log of __consumer_offsets?")
 
 
-class Decoded(Protocol):
-    """The result of an engine's first step."""
-
-    @property
-    def written(self) -> Written:
-        """Counts of written rows."""
-
-
-class Folded(Protocol):
-    """The result of an engine's second step: the histories of groups, and the facts of their commits."""
-
-    def topics(self) -> Collection[str]:
-        """Return the topics that groups have committed or that members have."""
-
-
 @frozen
 class Moment:
     """The time of the analysis, and end offsets.
@@ -146,12 +131,8 @@ class Moment:
         return None if self.end_offsets is None else Ends(self.end_offsets)
 
 
-D = TypeVar("D", bound=Decoded)
-F = TypeVar("F", bound=Folded)
-
-
-class Engine(Protocol[D, F]):
-    """The three steps of a pipeline, each of which writes its tables.
+class Engine(Protocol):
+    """The steps of a pipeline, each of which writes its tables.
 
     Attributes:
         tasks: the number of tasks of the present step that are done, and of all of them; (0, 0) if unknown.
@@ -163,13 +144,16 @@ class Engine(Protocol[D, F]):
     def open(self, out: str | os.PathLike[str]) -> ResultDirectory:
         """Return the directory for the results, where the engine can write."""
 
-    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> D:
-        """Write the records, the commits outside transactions, and the read counts."""
+    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> Written:
+        """Write the records, the commits outside transactions, and the read counts; return counts of written rows."""
 
-    def fold(self, decoded: D, files: TableFiles, *, verifies: bool) -> F:
+    def fold(self, files: TableFiles, *, verifies: bool) -> None:
         """Write the histories of groups, current offsets, and the commits of transactions."""
 
-    def judge(self, step: str, folded: F, moment: Moment, files: TableFiles) -> None:
+    def topics(self) -> Collection[str]:
+        """Return the topics that groups have committed or that members have."""
+
+    def judge(self, step: str, moment: Moment, files: TableFiles) -> None:
         """Write the tables of one step: ``ANOMALIES``, ``LAG`` or ``VERIFY``."""
 
     def close(self) -> None:
@@ -191,7 +175,7 @@ class Pipeline(Run):
 
     def __init__(
         self,
-        engine: Engine[Any, Any],
+        engine: Engine,
         paths: Paths,
         out: str | os.PathLike[str],
         *,
@@ -225,17 +209,16 @@ class Pipeline(Run):
         engine, files = self._engine, TableFiles(self._results)
         begin(READ)
         read_ms = self._clock.now_ms()
-        decoded = engine.decode(self._source.tasks(), files)
+        written = engine.decode(self._source.tasks(), files)
         begin(HISTORY)
-        folded = engine.fold(decoded, files, verifies=self._verifies)
-        ends = self._source.read_ends(folded.topics() if self._source.asks_for_ends else ())
+        engine.fold(files, verifies=self._verifies)
+        ends = self._source.read_ends(engine.topics() if self._source.asks_for_ends else ())
         if ends is not None and self._source.asks_for_ends:
             files.write(END_OFFSETS_TABLE, ends)
-        now_ms = decoded.written.last_timestamp_ms
-        moment = Moment(self._source, ends, now_ms, read_ms, self._retention_minutes)
+        moment = Moment(self._source, ends, written.last_timestamp_ms, read_ms, self._retention_minutes)
         for step in (ANOMALIES, *[LAG] * (ends is not None), *[VERIFY] * self._verifies):
             begin(step)
-            engine.judge(step, folded, moment, files)
+            engine.judge(step, moment, files)
         engine.close()
         begin(REPORT)
         return self._write_page(FinishedTables(self._results, files.counts))

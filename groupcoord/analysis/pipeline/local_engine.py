@@ -5,19 +5,17 @@ partitions.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import pyarrow.compute as pc
-from attrs import frozen
 
 from groupcoord.analysis.decode.files import RecordTask
-from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, ResultDirectory, TableFile
+from groupcoord.analysis.decode.parquet import WRITTEN_COMMITS, ResultDirectory, TableFile, Written
 from groupcoord.analysis.decode.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.analysis.fold.history.rows import Row
 from groupcoord.analysis.fold.records import (
     FOLDED_COLUMNS,
-    Decoded,
     LogPartition,
     PartitionFold,
     corrupt,
@@ -29,7 +27,7 @@ from groupcoord.analysis.fold.replay import REPLAYED, Replayed, replay_batches
 from groupcoord.analysis.pipeline.batch import ANOMALIES, LAG, Moment
 from groupcoord.analysis.pipeline.tables import Known, topics_of, write_groups, write_lag
 from groupcoord.analysis.rules.groups import (
-    FieldTexts,
+    Histories,
     differences,
     group_answers,
     offset_answers,
@@ -39,27 +37,6 @@ from groupcoord.analysis.rules.lag import behind_ends
 from groupcoord.analysis.tables import TABLES_OF_KINDS, TableFiles
 
 _REPLAYED = ("group_id", "record_type", "problem", *REPLAYED)
-
-
-@frozen
-class _FoldedPartition:
-    partition: LogPartition
-    known: Known
-    answers: FieldTexts
-
-
-@frozen
-class LocalFolded:
-    """The groups of all log partitions."""
-
-    partitions: Sequence[_FoldedPartition]
-
-    @property
-    def known(self) -> list[Known]:
-        return [one.known for one in self.partitions]
-
-    def topics(self) -> list[str]:
-        return topics_of(self.known)
 
 
 class LocalEngine:
@@ -76,42 +53,43 @@ class LocalEngine:
     def _note(self, done: int, total: int) -> None:
         self.tasks = (done, total)
 
-    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> Decoded:
-        decoded = decode_records(tasks, self._results, self._note)
+    def decode(self, tasks: Sequence[RecordTask], files: TableFiles) -> Written:
+        self._decoded = decoded = decode_records(tasks, self._results, self._note)
         self.tasks = (0, 0)
         files.counts["records"] = decoded.written.records
         files.write("read_counts", decoded.accounts.load.read_counts())
         files.write("corrupt", corrupt(decoded.accounts.ranges()))
         files.write_rows("partition_load", partition_load(decoded.accounts.load.keys()))
-        return decoded
+        return decoded.written
 
     # ------------------------------------------------------------ folding
 
-    def fold(self, decoded: Decoded, files: TableFiles, *, verifies: bool) -> LocalFolded:
-        found, transactional = [], 0
+    def fold(self, files: TableFiles, *, verifies: bool) -> None:
+        transactional, partitions = 0, self._decoded.partitions
+        self._known: list[Known] = []
+        self._differences: list[Row] = []
         with files.growing([*TABLES_OF_KINDS.values(), "current_offsets"]) as add:
-            for number, partition in enumerate(decoded.partitions):
-                self._note(number, len(decoded.partitions))
-                fold, count = self._fold_partition(decoded, partition, files)
+            for number, partition in enumerate(partitions):
+                self._note(number, len(partitions))
+                fold, count = self._fold_partition(partition, files)
                 transactional += count
                 rows = fold.rows_by_kind()
                 for kind, name in TABLES_OF_KINDS.items():
                     add(name, rows[kind])
                 known = Known.of(fold.facts(), rows)
                 add("current_offsets", known.current.to_pylist())
-                found.append(_FoldedPartition(partition, known, group_answers(rows) if verifies else {}))
-        files.counts["commits"] = decoded.written.commits + transactional
+                self._known.append(known)
+                if verifies:
+                    self._differences += self._differences_of(partition, known, rows)
+        files.counts["commits"] = self._decoded.written.commits + transactional
         if not files.counts["commits"]:
             with files.commits_file(None):
                 pass  # a table without rows is one, too
         self.tasks = (0, 0)
-        return LocalFolded(found)
 
-    def _fold_partition(
-        self, decoded: Decoded, partition: LogPartition, files: TableFiles
-    ) -> tuple[PartitionFold, int]:
+    def _fold_partition(self, partition: LogPartition, files: TableFiles) -> tuple[PartitionFold, int]:
         """Fold a log partition and write its transactional commits; return also their number."""
-        fold = PartitionFold(partition.number, partition.markers(), decoded.spans(partition))
+        fold = PartitionFold(partition.number, partition.markers(), self._decoded.spans(partition))
         table: TableFile | None = None
         with ExitStack() as stack:
             for rows in read_back(self._results, partition, FOLDED_COLUMNS, [KIND_RECORD]):
@@ -125,8 +103,11 @@ class LocalEngine:
 
     # ------------------------------------------------------------ judging
 
-    def judge(self, step: str, folded: LocalFolded, moment: Moment, files: TableFiles) -> None:
-        known, ends = folded.known, moment.ends
+    def topics(self) -> list[str]:
+        return topics_of(self._known)
+
+    def judge(self, step: str, moment: Moment, files: TableFiles) -> None:
+        known, ends = self._known, moment.ends
         if step == ANOMALIES:
             write_groups(known, ends, files, moment.now_ms, moment.retention_minutes)
         elif step == LAG:
@@ -134,14 +115,11 @@ class LocalEngine:
             times = moment.source.read_times(behind_ends([one.current for one in known], ends))
             write_lag(known, ends, times, files, moment.now_ms, moment.read_ms)
         else:
-            with files.growing(["differences"]) as add:
-                for one in folded.partitions:
-                    add("differences", self._differences(one))
+            files.write_rows("differences", self._differences)
 
-    def _differences(self, one: _FoldedPartition) -> list[Row]:
+    def _differences_of(self, partition: LogPartition, known: Known, rows: Histories) -> Iterator[Row]:
         replayed = Replayed()
-        for rows in read_back(self._results, one.partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
-            replayed.add(rows)
+        for records in read_back(self._results, partition, _REPLAYED, [KIND_RECORD, KIND_CONTROL]):
+            replayed.add(records)
         answers = (row for batch in replay_batches(replayed.batches()) for row in batch.to_pylist())
-        tables = one.answers | offset_answers(one.known.current)
-        return list(differences(answers, tables, unknown_groups(one.known.histories)))
+        return differences(answers, group_answers(rows) | offset_answers(known.current), unknown_groups(rows))
