@@ -20,6 +20,7 @@ from groupcoord.analysis.fold.history.rows import (
     TopicPartitions,
     decode_partitions,
     decode_subscription,
+    fields_of,
     member_row,
     subscribed,
 )
@@ -221,7 +222,7 @@ def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
             place = {"group_id": group_id, "topic": topic, "topic_partition": partition}
             row = rows.get((topic, partition), place | {"committed_offset": None, "polled_ms": snapshot.at_ms})
             owner = owners.get((topic, partition))
-            held = {name: None if owner is None else getattr(owner, name) for name in HOLDER}
+            held = dict.fromkeys(HOLDER) if owner is None else fields_of(owner, *HOLDER)
             end = ends.get((topic, partition))
             lag = _lag(row["committed_offset"], end, lags.get((topic, partition)))
             yield row | lag | held | {"members": None if group.described is None else len(group.described.members)}

@@ -20,6 +20,7 @@ from groupcoord.analysis.fold.history.rows import (
     GroupView,
     MemberView,
     TopicPartition,
+    fields_of,
 )
 
 JOIN = "join"
@@ -108,9 +109,7 @@ class Explanation:
 
     def row(self) -> dict[str, Any]:
         return {
-            "cause": self.cause,
-            "causes": self.causes,
-            "confidence": self.confidence,
+            **fields_of(self, "cause", "causes", "confidence"),
             "joined": [member.member_id for member in self.joined],
             "left": [member.member_id for member in self.left],
             "joined_clients": [member.client_id for member in self.joined],

@@ -22,6 +22,7 @@ from groupcoord.analysis.fold.history.ownership import Ownership, Rows
 from groupcoord.analysis.fold.history.rows import (
     CONSUMER,
     EPOCH,
+    IDENTITY,
     LEFT_MEMBER_EPOCH,
     MEMBERSHIP,
     NO_PARTITIONS,
@@ -31,6 +32,7 @@ from groupcoord.analysis.fold.history.rows import (
     MemberView,
     TopicPartition,
     TopicPartitions,
+    fields_of,
 )
 from groupcoord.core.groups.consumer.group import preferred_assignor
 from groupcoord.records.schemas import RecordType
@@ -38,6 +40,7 @@ from groupcoord.records.typed import TypedRecord
 from groupcoord.schema.engine import Values
 
 _OF_MEMBER = ("member_id", "member_epoch", "previous_member_epoch", "state", "partitions", "pending_partitions")
+_CURRENT = ("held", "held_since", "alive_ms", "epoch", "pending", "standby", "warmup", "revoking_ms")
 EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigning", "Reconciling", "Stable"
 NO_TIMEOUT = -1
 
@@ -125,7 +128,7 @@ class Membership:
     log_offset: int
     began: str | None = None
     began_ms: int | None = None
-    replaced: str | None = None
+    replaced_member: str | None = None
     first_epoch: int | None = None
     last_epoch: int | None = None
     away_ms: int | None = None
@@ -310,7 +313,7 @@ class EpochGroup:
     def _replace(self, old_id: str, new_id: str) -> None:
         self._ownership.replace(old_id, new_id)
         new = self._lives[new_id]
-        new.began, new.replaced = REPLACEMENT, old_id
+        new.began, new.replaced_member = REPLACEMENT, old_id
         old = self._ended.pop(old_id, None)
         if old is not None:
             self._end(old, Departure(STATIC_REPLACE, 1.0, f"{old.view.identity} came back as {new_id}"))
@@ -447,18 +450,7 @@ class EpochGroup:
         for member_id, member in self.last_view.members.items():
             now = self._members.get(member_id) or self._gone.get(member_id) or member
             had = self._gone[member_id].assigned if member_id in self._gone else self._target.get(member_id)
-            members[member_id] = evolve(
-                member,
-                assigned=had or NO_PARTITIONS,
-                held=now.held,
-                held_since=now.held_since,
-                alive_ms=now.alive_ms,
-                epoch=now.epoch,
-                pending=now.pending,
-                standby=now.standby,
-                warmup=now.warmup,
-                revoking_ms=now.revoking_ms,
-            )
+            members[member_id] = evolve(member, assigned=had or NO_PARTITIONS, **fields_of(now, *_CURRENT))
         return evolve(self.last_view, members=members)
 
     def subscribed_topics(self) -> list[str] | None:
@@ -529,17 +521,9 @@ class EpochGroup:
         if departure is None and life.ended_ms is not None:
             end = EXPIRY_OR_LEAVE
         row = {
-            "member_id": view.member_id,
-            "instance_id": view.instance_id,
-            "client_id": view.client_id,
-            "client_host": view.client_host,
+            **fields_of(view, *IDENTITY),
             "protocol": self.types.group_type.lower() if view.session_timeout_ms is None else _CLASSIC_PROTOCOL,
-            "began": life.began,
-            "began_ms": life.began_ms,
-            "replaced_member": life.replaced,
-            "first_epoch": life.first_epoch,
-            "last_epoch": life.last_epoch,
-            "away_ms": life.away_ms,
+            **fields_of(life, "began", "began_ms", "replaced_member", "first_epoch", "last_epoch", "away_ms"),
             "end": end,
             "ended_ms": life.ended_ms,
             "confidence": None if departure is None else departure.confidence,

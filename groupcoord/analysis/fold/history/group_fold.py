@@ -37,6 +37,7 @@ from groupcoord.analysis.fold.history.rows import (
     TopicPartition,
     TopicPartitions,
     classic_view,
+    fields_of,
     member_row,
     named,
     subscribed,
@@ -456,13 +457,10 @@ class GroupFold:
     def _generation_row(self, view: GroupView) -> None:
         row = {
             "generation": view.generation,
-            "protocol_type": view.protocol_type,
-            "protocol": view.protocol,
-            "leader": view.leader,
+            **fields_of(view, "protocol_type", "protocol", "leader"),
             "member_count": len(view.members),
             "state_timestamp_ms": view.at_ms,
-            "log_offset": view.log_offset,
-            "log_timestamp_ms": view.log_timestamp_ms,
+            **fields_of(view, "log_offset", "log_timestamp_ms"),
         }
         self._rows.append((GENERATION, row))
 

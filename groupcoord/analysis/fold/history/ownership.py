@@ -24,6 +24,7 @@ from groupcoord.analysis.fold.history.rows import (
     TopicPartition,
     TopicPartitions,
     by_topic,
+    fields_of,
 )
 
 UNASSIGNED, OWNER_GONE, SUBSCRIPTION = "unassigned", "owner gone", "subscription"
@@ -219,8 +220,7 @@ class Ownership:
         asked = self._asked.pop(member_id)
         row = {
             "member_id": member_id,
-            "instance_id": asked.member.instance_id,
-            "client_id": asked.member.client_id,
+            **fields_of(asked.member, "instance_id", "client_id"),
             "member_epoch": asked.epoch,
             "partitions": [
                 {**self._topic(topic), "partitions": found} for topic, found in by_topic(asked.member.pending)

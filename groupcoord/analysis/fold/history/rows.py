@@ -214,7 +214,13 @@ partitions. A duplicate is a partition that several members own at a time.
 """
 
 HOLDER = ("member_id", "client_id", "client_host")
+IDENTITY = ("member_id", "instance_id", "client_id", "client_host")
 _BY_TOPIC = ("assignment", "pending", "target", "partitions")
+
+
+def fields_of(source: object, *names: str) -> Row:
+    """Return attributes as columns of the same names."""
+    return {name: getattr(source, name) for name in names}
 
 
 def subscribed(view: GroupView | None) -> list[str] | None:
@@ -235,12 +241,7 @@ def member_row(view: GroupView, member: MemberView, topics: dict[str, str]) -> R
     return {
         "type": view.group_type,
         "generation": view.generation,
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "session_timeout_ms": member.session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        **fields_of(member, *IDENTITY, "session_timeout_ms", "rebalance_timeout_ms"),
         "subscription": {
             "topics": None if member.topics is None else sorted(member.topics),
             "topic_regex": member.topic_regex,
