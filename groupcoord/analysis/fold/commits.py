@@ -261,31 +261,19 @@ def _went_back(rows: pa.Table, runs: Runs, is_new: Bools) -> pa.Table:
     back = np.flatnonzero(is_back & is_new)
     found = rows.select([*PARTITION, "log_timestamp_ms", "log_offset", "committed_offset"])
     found = found.take(pa.array(runs.order[back]))
-    figures: dict[str, Int64s] = {
+    figures = {
         "count": np.ones(len(back), np.int64),
-        "first_ms": integers(found["log_timestamp_ms"]),
-        "last_ms": integers(found["log_timestamp_ms"]),
         "by": offsets[back - 1] - offsets[back] if len(back) else offsets[:0],
-        "log_offset": integers(found["log_offset"]),
-        "to": integers(found["committed_offset"]),
     }
-    keys = {name: found[name] for name in PARTITION}
-    return pa.table(keys | {name: pa.array(values) for name, values in figures.items()}, REWINDS)
+    columns = {name: pa.array(values) for name, values in figures.items()}
+    columns |= dict.fromkeys(("first_ms", "last_ms"), found["log_timestamp_ms"])
+    columns |= {"log_offset": found["log_offset"], "to": found["committed_offset"]}
+    return pa.table({name: found[name] for name in PARTITION} | columns, REWINDS)
 
 
 def _most(rewinds: pa.Table) -> pa.Table:
     """Merge the rewinds of each partition: keep the largest, with total count and times."""
-    figures = [integers(rewinds[name]) for name in ("to", "log_offset", "by")]
-    order = np.lexsort((*figures, key_codes(rewinds, PARTITION)))
-    sorted_rows = rewinds.take(pa.array(order))
-    runs = Runs(sorted_rows, PARTITION, is_sorted=True)
-    best = sorted_rows.take(pa.array(runs.last_rows()))
-    of_run = {name: integers(sorted_rows[name])[runs.order] for name in ("count", "first_ms", "last_ms")}
-    columns = {
-        "count": np.add.reduceat(of_run["count"], runs.starts),
-        "first_ms": np.minimum.reduceat(of_run["first_ms"], runs.starts),
-        "last_ms": np.maximum.reduceat(of_run["last_ms"], runs.starts),
-    }
-    for name, values in columns.items():
-        best = best.set_column(best.schema.get_field_index(name), name, pa.array(values))
-    return best.cast(REWINDS)
+    size = ("by", "log_offset", "to")
+    in_order = rewinds.sort_by([(name, "ascending") for name in size])
+    figures = {"count": ("count", "sum")} | _SPAN | {name: (name, "last") for name in size}
+    return aggregated(in_order, PARTITION, figures, use_threads=False).cast(REWINDS)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.decode.parquet import Bools, Int64s, Runs, flags, integers
+from groupcoord.analysis.decode.parquet import Figure, Runs, aggregated, flags, integers
 from groupcoord.analysis.fold.commits import PARTITION, CommitFacts
 from groupcoord.analysis.fold.history import DUPLICATE, GROUP, MEMBER, MEMBERSHIP, REBALANCE, REVOCATION
 from groupcoord.analysis.fold.history.causes import REBALANCE_TIMEOUT
@@ -206,7 +206,17 @@ def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
     return _gathered(FENCED_MEMBER, fenced, _OF_CLIENT, worst, "ended_ms", "ended_ms")
 
 
+_PLACE = ("group_id", "topic", "topic_partition")
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_BOUNDS = ("first_ms", "last_ms", "lowest", "highest")
+_LAST: dict[str, Figure] = {
+    "first_ms": ("log_timestamp_ms", "min"),
+    "last_ms": ("log_timestamp_ms", "max"),
+    "count": ([], "count_all"),
+    "lowest": ("committed_offset", "min"),
+    "highest": ("committed_offset", "max"),
+    "is_gone": ("tombstone", "any"),
+}
 
 
 def _about_offsets(
@@ -214,88 +224,43 @@ def _about_offsets(
 ) -> Iterator[Row]:
     if now_ms is None:
         return
-    commits = last_commits(facts, limits)
+    commits = _last_commits(facts, limits)
+    rewinds = {tuple(row[name] for name in PARTITION): row for row in facts.rewinds.to_pylist()}
     commit = "new offset" if facts.are_samples else "commit"
-    for found in _by_partition(commits, facts.rewinds, now_ms):
-        place = (found.of["group_id"], found.of["topic"], found.of["topic_partition"])
-        if found.rewinds is not None:
-            yield found.of | _rewind(found.rewinds)
-        if found.is_there and known_offset(found.highest) is not None:
-            behind = None if ends is None else ends.of(*place[1:], found.highest)
+    for found in _silent_or_back(commits, rewinds, now_ms):
+        of = {name: found[name] for name in PARTITION}
+        place: Place = itemgetter(*_PLACE)(found)
+        if (rewound := rewinds.get(tuple(of.values()))) is not None:
+            yield of | _rewind(rewound)
+        if not found["is_gone"] and known_offset(found["highest"]) is not None:
+            behind = None if ends is None else ends.of(*place[1:], found["highest"])
             silence = _silence(found, behind, holders.get(place), now_ms, limits, commit)
-            yield from (found.of | row for row in silence)
+            yield from (of | row for row in silence)
     if ends is not None:
-        committed = set(places_of(commits.of.filter(pa.array(commits.highest != NO_OFFSET))))
-        yield from _never_committed(committed, holders, ends, now_ms, limits)
+        committed = commits.filter(pc.not_equal(commits["highest"], NO_OFFSET)).select(_PLACE).to_pylist()
+        yield from _never_committed({tuple(row.values()) for row in committed}, holders, ends, now_ms, limits)
 
 
-class LastCommits(NamedTuple):
-    """The last commits of partitions, in columns.
-
-    Attributes:
-        lowest: lowest offset; above ``highest`` if all are tombstones.
-        is_there: none is a tombstone.
-    """
-
-    of: pa.Table
-    first_ms: Int64s
-    last_ms: Int64s
-    commits: Int64s
-    lowest: Int64s
-    highest: Int64s
-    is_there: Bools
+def _last_commits(facts: CommitFacts, limits: Thresholds) -> pa.Table:
+    """Return figures of the last commits of each partition; ``lowest`` is above ``highest`` if all are tombstones."""
+    runs = Runs(facts.last, PARTITION)
+    last = pa.array(runs.order[runs.from_end() <= limits.window_commits])
+    found = aggregated(facts.last.take(last), PARTITION, _LAST, use_threads=False)
+    for name, unknown in (("lowest", _MOST), ("highest", _LEAST)):
+        found = found.set_column(found.column_names.index(name), name, pc.fill_null(found[name], unknown))
+    return found
 
 
-def last_commits(facts: CommitFacts, limits: Thresholds) -> LastCommits:
-    commits = facts.last
-    runs = Runs(commits, PARTITION)
-    order, starts = runs.order, runs.starts
-    if not len(starts):
-        none = np.zeros(0, np.int64)
-        return LastCommits(commits.select(PARTITION), none, none, none, none, none, none > 0)
-    at_ms, offsets = integers(commits["log_timestamp_ms"])[order], integers(commits["committed_offset"])[order]
-    is_new = runs.from_end() <= limits.window_commits
-    is_offset = is_new & flags(pc.is_valid(commits["committed_offset"]))[order]
-    is_tombstone = is_new & flags(commits["tombstone"])[order]
-    return LastCommits(
-        commits.select(PARTITION).take(pa.array(order[starts])),
-        np.minimum.reduceat(np.where(is_new, at_ms, _MOST), starts),
-        np.maximum.reduceat(np.where(is_new, at_ms, _LEAST), starts),
-        np.add.reduceat(is_new, starts, dtype=np.int64),
-        np.minimum.reduceat(np.where(is_offset, offsets, _MOST), starts),
-        np.maximum.reduceat(np.where(is_offset, offsets, _LEAST), starts),
-        np.add.reduceat(is_tombstone, starts, dtype=np.int64) == 0,
+def _silent_or_back(commits: pa.Table, rewinds: Mapping[tuple[Any, ...], Row], now_ms: int) -> list[Row]:
+    first_ms, last_ms, lowest, highest = (
+        integers(commits[name]) for name in ("first_ms", "last_ms", "lowest", "highest")
     )
-
-
-def places_of(partitions: pa.Table) -> Iterator[Place]:
-    yield from zip(*(partitions[name].to_pylist() for name in ("group_id", "topic", "topic_partition")), strict=True)
-
-
-class _Found(NamedTuple):
-    """The commits of a partition; ``rewinds`` has the number and times of rewinds, and the largest one."""
-
-    of: Row
-    rewinds: Row | None
-    first_ms: int
-    last_ms: int
-    commits: int
-    lowest: int
-    highest: int
-    is_there: bool
-
-
-def _by_partition(commits: LastCommits, rewinds: pa.Table, now_ms: int) -> Iterator[_Found]:
-    of_rewinds = {tuple(row[name] for name in PARTITION): row for row in rewinds.to_pylist()}
-    of, *columns = commits
-    is_silent = has_stopped(commits.first_ms, commits.last_ms, now_ms) | stands_still(commits.lowest, commits.highest)
-    wanted = commits.is_there & is_silent
-    if of_rewinds:
-        wanted |= np.array([tuple(row.values()) in of_rewinds for row in of.to_pylist()], np.bool_)
-    numbers = np.flatnonzero(wanted)
-    figures = (column[numbers].tolist() for column in columns)
-    for place, *found in zip(of.take(pa.array(numbers)).to_pylist(), *figures, strict=True):
-        yield _Found(place, of_rewinds.get(tuple(place.values())), *found)
+    wanted = has_stopped(first_ms, last_ms, now_ms) | stands_still(lowest, highest)
+    wanted &= ~flags(commits["is_gone"])
+    if rewinds:
+        wanted |= np.array([tuple(row.values()) in rewinds for row in commits.select(PARTITION).to_pylist()], np.bool_)
+    found: list[Row] = commits.filter(pa.array(wanted)).to_pylist()
+    return found
 
 
 def _never_committed(
@@ -323,7 +288,7 @@ def _lasting(since_ms: int, now_ms: int, count: int, evidence: str) -> Row:
 
 
 def _silence(
-    found: _Found, behind: Behind | None, holder: Row | None, now_ms: int, limits: Thresholds, commit: str
+    found: Row, behind: Behind | None, holder: Row | None, now_ms: int, limits: Thresholds, commit: str
 ) -> Iterator[Row]:
     """Yield that commits stopped, or that they stay at one offset in spite of a lag."""
     lag = None if behind is None else behind.lag
@@ -331,16 +296,16 @@ def _silence(
         is_wanted = holder is not None and holder["member_id"] is not None
     else:
         is_wanted = lag is not None and lag > 0 and not behind.was_at_end
-    silent_ms = now_ms - found.last_ms
-    is_silent = has_stopped(found.first_ms, found.last_ms, now_ms) and silent_ms >= limits.stopped_ms
-    figures = {"first_ms": found.first_ms, "last_ms": found.last_ms, "count": found.commits}
-    if is_silent and is_wanted and found.commits > 1:
+    silent_ms, count = now_ms - found["last_ms"], found["count"]
+    is_silent = has_stopped(found["first_ms"], found["last_ms"], now_ms) and silent_ms >= limits.stopped_ms
+    figures = {name: found[name] for name in ("first_ms", "last_ms", "count")}
+    if is_silent and is_wanted and count > 1:
         backlog = "" if lag is None else f", {lag:,} records behind"
         evidence = f"no {commit} for {silent_ms // 1_000:,} s{backlog}"
         yield {"kind": COMMITS_STOPPED, "status": STOP, **figures, "value": silent_ms, "evidence": evidence}
-    is_same = stands_still(found.lowest, found.highest) and found.commits >= limits.window_commits
+    is_same = stands_still(found["lowest"], found["highest"]) and count >= limits.window_commits
     if is_same and lag is not None and lag > 0 and not is_silent:
-        evidence = f"{found.commits:,} commits of offset {found.highest:,}, {lag:,} records behind"
+        evidence = f"{count:,} commits of offset {found['highest']:,}, {lag:,} records behind"
         yield {"kind": STALLED, "status": STALL, **figures, "value": lag, "evidence": evidence}
 
 
@@ -544,15 +509,13 @@ class _Going(NamedTuple):
 
 
 def _going(facts: CommitFacts, now_ms: int, limits: Thresholds) -> dict[Place, _Going]:
-    found = last_commits(facts, limits)
+    found = _last_commits(facts, limits)
     going = {}
-    columns = (found.first_ms, found.last_ms, found.lowest, found.highest)
-    for place, first_ms, last_ms, lowest, highest in zip(
-        places_of(found.of), *(column.tolist() for column in columns), strict=True
-    ):
+    columns = (found[name].to_pylist() for name in (*_PLACE, *_BOUNDS))
+    for *place, first_ms, last_ms, lowest, highest in zip(*columns, strict=True):
         if lowest <= highest:
             is_silent = now_ms - last_ms >= limits.stopped_ms
             idle_since_ms = first_ms if lowest == highest else last_ms if is_silent else None
             rate = 0.0 if idle_since_ms is not None else (highest - lowest) / max(now_ms - first_ms, 1)
-            going[place] = _Going(highest - lowest, rate, idle_since_ms)
+            going[tuple(place)] = _Going(highest - lowest, rate, idle_since_ms)
     return going
