@@ -15,9 +15,10 @@ import types
 import typing
 import uuid
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
+from cattrs import BaseConverter, BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
+from cattrs.cols import list_structure_factory
 from kio.index import UnknownEntity
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
@@ -73,7 +74,7 @@ def encode_request(api: str, version: int, correlation_id: int, client_id: str |
         "correlation_id": correlation_id,
         "client_id": client_id,
     }
-    known = _field_names(header_class) or ()
+    known = _hints(header_class)
     entity = entity_from_plain(request_class, body)
     buffer = io.BytesIO()
     try:
@@ -117,42 +118,25 @@ def entity_from_plain(entity_class: Any, plain: Plain) -> Any:
     Raises:
         BodyError: the data does not fit the entity.
     """
-    if not isinstance(plain, dict):
-        raise BodyError(f"{entity_class.__name__} must be an object, not {plain!r}")
-    converters = _converters(entity_class)
-    values = {}
-    for name, value in plain.items():
-        if name not in converters:
-            raise BodyError(f"{entity_class.__name__} has no field {name!r}; it has {', '.join(converters)}")
-        try:
-            values[name] = converters[name](value)
-        except _UNSUITABLE as error:
-            raise BodyError(f"{entity_class.__name__}.{name} can't be {value!r}: {error}") from error
     try:
-        return entity_class(**values)
-    except TypeError as error:
-        raise BodyError(str(error).replace(".__init__()", "")) from error
+        return _CONVERTER.structure(plain, entity_class)
+    except (BaseValidationError, *_UNSUITABLE) as error:
+        raise BodyError("; ".join(transform_error(error, entity_class.__name__, _reason))) from None
+
+
+def _reason(error: BaseException, kind: type | None) -> str:
+    match error:
+        case ForbiddenExtraKeysError():
+            return f"there is no field {', '.join(sorted(error.extra_fields))}; there are {', '.join(_hints(error.cl))}"
+        case KeyError():
+            return f"{error} is missing"
+        case AttributeError():
+            return "must be an object"
+    return str(error)
 
 
 def plain_from_entity(value: Any) -> Plain:
-    if value.__class__ in _PLAIN_TYPES:
-        return value
-    names = _field_names(value.__class__)
-    if names is not None:
-        return {name: plain_from_entity(getattr(value, name)) for name in names}
-    if isinstance(value, tuple | list):
-        return [plain_from_entity(element) for element in value]
-    if isinstance(value, ErrorCode):
-        return value.name.upper()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, bytes | bytearray | memoryview):
-        return {"hex": bytes(value).hex()}
-    if isinstance(value, datetime.timedelta):
-        return round(value / _MILLISECOND)
-    if isinstance(value, datetime.datetime):
-        return round((value - _EPOCH) / _MILLISECOND)
-    return str(value) if isinstance(value, str | uuid.UUID) else int(value)
+    return _CONVERTER.unstructure(value)
 
 
 def _load(loader: Callable[[int, int], Any], api: str, version: int) -> Any:
@@ -164,100 +148,73 @@ def _load(loader: Callable[[int, int], Any], api: str, version: int) -> Any:
         raise BodyError(f"{api} has no version {version}") from None
 
 
-@functools.cache
-def _field_names(kind: Any) -> tuple[str, ...] | None:
-    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+def _is_tuple(kind: Any) -> bool:
+    return typing.get_origin(kind) is tuple
 
 
-@functools.cache
-def _converters(entity_class: Any) -> dict[str, Callable[[Plain], Any]]:
-    hints = typing.get_type_hints(entity_class)
-    return {
-        field.name: _converter(hints[field.name], field.metadata.get("kafka_type"))
-        for field in dataclasses.fields(entity_class)
-    }
+def _tuple_from_plain(kind: Any, converter: BaseConverter) -> Callable[[Plain, Any], tuple[Any, ...]]:
+    structure = list_structure_factory(kind, converter)
+    return lambda value, _: tuple(structure(_list(value), kind))
 
 
-def _converter(hint: Any, kafka_type: str | None) -> Callable[[Plain], Any]:
-    inner, is_list = _unwrap(hint)
-    convert: Callable[[Plain], Any] = _SCALARS.get(kafka_type or "", _same)
-    if dataclasses.is_dataclass(inner):
-        convert = functools.partial(entity_from_plain, inner)
-    return functools.partial(_convert_list, convert) if is_list else functools.partial(_convert, convert)
-
-
-@functools.cache
-def _types_of_fields(entity_class: Any) -> dict[str, tuple[Any, bool]]:
-    return {name: _unwrap(hint) for name, hint in typing.get_type_hints(entity_class).items()}
-
-
-def _unwrap(hint: Any) -> tuple[Any, bool]:
-    """Return the type in ``X | None`` and ``tuple[X, ...]``, and whether it is a tuple."""
-    is_list = False
-    while True:
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-        if origin is tuple:
-            hint, is_list = arguments[0], True
-        elif origin is typing.Union or isinstance(hint, types.UnionType):
-            hint = next(argument for argument in arguments if argument is not type(None))
-        else:
-            return hint, is_list
-
-
-def _convert(convert: Callable[[Plain], Any], value: Plain) -> Any:
-    return None if value is None else convert(value)
-
-
-def _convert_list(convert: Callable[[Plain], Any], value: Plain) -> Any:
-    if value is None:
-        return None
+def _list(value: Plain) -> Plain:
     if not isinstance(value, list | tuple):
-        raise TypeError("a list is wanted")
-    return tuple(_convert(convert, element) for element in value)
-
-
-def _same(value: Plain) -> Any:
+        raise TypeError(f"must be a list, not {value!r}")
     return value
 
 
-def _duration(value: Plain) -> datetime.timedelta:
-    return datetime.timedelta(milliseconds=value)
-
-
-def _moment(value: Plain) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(milliseconds=value)
-
-
-def _bytes(value: Plain) -> bytes:
+def _bytes_from_plain(value: Plain, _: Any) -> bytes:
     if not (isinstance(value, dict) and set(value) == {"hex"}):
         raise TypeError('bytes are written {"hex": "…"}')
     return bytes.fromhex(value["hex"])
 
 
-def _error_code(value: Plain) -> ErrorCode:
-    return ErrorCode[value.lower()]
+def _new_converter() -> Converter:
+    converter = Converter(forbid_extra_keys=True, unstruct_collection_overrides={tuple: list})
+    converter.register_structure_hook_factory(_is_tuple, _tuple_from_plain)
+    for same in (str, int, float, bool):
+        converter.register_structure_hook(same, lambda value, _: value)
+    hooks: tuple[tuple[Any, Callable[[Plain, Any], Any], Callable[[Any], Plain]], ...] = (
+        (bytes, _bytes_from_plain, lambda value: {"hex": value.hex()}),
+        (uuid.UUID, lambda value, _: uuid.UUID(value), str),
+        (ErrorCode, lambda value, _: ErrorCode[value.lower()], lambda value: value.name.upper()),
+        (datetime.timedelta, lambda value, _: value * _MILLISECOND, lambda value: round(value / _MILLISECOND)),
+        (
+            datetime.datetime,
+            lambda value, _: _EPOCH + value * _MILLISECOND,
+            lambda value: round((value - _EPOCH) / _MILLISECOND),
+        ),
+    )
+    for kind, from_plain, to_plain in hooks:
+        converter.register_structure_hook(kind, from_plain)
+        converter.register_unstructure_hook(kind, to_plain)
+    return converter
 
 
-_SCALARS: dict[str, Callable[[Plain], Any]] = {
-    "timedelta_i32": _duration,
-    "timedelta_i64": _duration,
-    "datetime_i64": _moment,
-    "bytes": _bytes,
-    "records": _bytes,
-    "uuid": uuid.UUID,
-    "error_code": _error_code,
-}
+_CONVERTER = _new_converter()
 
 
-def _check_fields(entity_class: Any, plain: Plain, path: str) -> None:
-    if not isinstance(plain, dict):
-        return
-    types_of_fields = _types_of_fields(entity_class)
-    for name, value in plain.items():
-        if name not in types_of_fields:
-            raise BodyError(f"{entity_class.__name__} has no field {name!r}{path}; it has {', '.join(types_of_fields)}")
-        inner, is_list = types_of_fields[name]
-        if not dataclasses.is_dataclass(inner):
-            continue
-        for element in value if is_list and isinstance(value, list) else [value]:
-            _check_fields(inner, element, f" (in {name})")
+def _check_fields(entity_class: Any, plain: Plain, place: str) -> None:
+    if isinstance(plain, list):
+        for element in plain:
+            _check_fields(entity_class, element, place)
+    elif isinstance(plain, dict):
+        hints = _hints(entity_class)
+        for name, value in plain.items():
+            if name not in hints:
+                raise BodyError(f"{entity_class.__name__} has no field {name!r}{place}; it has {', '.join(hints)}")
+            nested = _entity_in(hints[name])
+            if nested is not None:
+                _check_fields(nested, value, f" (in {name})")
+
+
+@functools.cache
+def _hints(entity_class: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(entity_class)
+    return {field.name: hints[field.name] for field in dataclasses.fields(entity_class)}
+
+
+def _entity_in(hint: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return hint
+    return next(filter(None, map(_entity_in, typing.get_args(hint))), None)
