@@ -1,4 +1,4 @@
-"""Files that are read whole, without waiting for the writer of a FIFO: JSON, TOML, and keys in PEM format."""
+"""Files that are read whole, without waiting for the writer of a FIFO: JSON and TOML with their tables, PEM keys."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import json
 import os
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from attrs import define, field
+
+from groupcoord.errors import did_you_mean
 
 if TYPE_CHECKING:
     import ssl
@@ -99,6 +103,108 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+KeyPath = tuple[str | int, ...]
+"""Path of a value: keys, and for arrays of tables the index of the table."""
+
+REQUIRED: Any = object()
+"""Stands for no default."""
+
+
+@define(eq=False)
+class TableReader:
+    """Reader of a table. Call :meth:`expect` first, or take every known key and then call :meth:`finish`.
+
+    Each getter takes its key. ``_fail`` raises the error of an invalid value.
+    """
+
+    values: Mapping[str, Any]
+    _path: KeyPath
+    _fail: Callable[[KeyPath, str], NoReturn]
+    _known: list[str] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.values, dict):
+            self.fail(None, f"must be a table, not {self.values!r:.60}")
+
+    def fail(self, key: str | None, message: str) -> NoReturn:
+        self._fail(self._path if key is None else (*self._path, key), message)
+
+    def require_known(self, key: str, name: str, known: Iterable[str], kind: str = "") -> None:
+        names = list(known)
+        if name not in names:
+            self.fail(key, f"there is no {kind or key.removesuffix('s')} {name!r}; there are {', '.join(names)}")
+
+    def take(self, key: str, default: Any = REQUIRED) -> Any:
+        self._known.append(key)
+        if key in self.values:
+            return self.values[key]
+        if default is REQUIRED:
+            self.fail(key, "is missing")
+        return default
+
+    def number(self, key: str, default: int = REQUIRED, *, at_least: int = 0, at_most: int = 1_000_000) -> int:
+        value = self.take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= at_most:
+            self.fail(key, f"must be a whole number from {at_least} to {at_most}, not {value!r:.60}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.take(key, default)
+        if not isinstance(value, bool):
+            self.fail(key, f"must be true or false, not {value!r:.60}")
+        return value
+
+    def text(self, key: str, default: str = REQUIRED) -> str:
+        value = self.take(key, default)
+        if not isinstance(value, str) or (not value and default is REQUIRED):
+            self.fail(key, f"must be a text, not {value!r:.60}")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self.take(key)
+        if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
+            self.fail(key, f"must be a list of names, not {value!r:.60}")
+        return tuple(value)
+
+    def table(self, key: str, default: Any = REQUIRED) -> Self:
+        return type(self)(self.take(key, default), (*self._path, key), self._fail)
+
+    def tables(self, key: str, default: Any = REQUIRED) -> list[Self]:
+        value = self.take(key, default)
+        if not isinstance(value, list):
+            self.fail(key, f"must be a list of tables, in TOML [[{key}]]")
+        return [type(self)(entry, (*self._path, key, place), self._fail) for place, entry in enumerate(value)]
+
+    def properties(self) -> dict[str, Any]:
+        """Return all values under Kafka's dotted keys, also where TOML takes the dots for tables."""
+        return dict(flattened("", self.values))
+
+    def expect(self, *keys: str) -> None:
+        self._known += keys
+        self.finish()
+
+    def finish(self) -> None:
+        for key in self.values:
+            if key not in self._known:
+                hint = did_you_mean(key, self._known) or f"; there are {', '.join(self._known)}"
+                self.fail(key, f"is an unknown key{hint}")
+
+
+def flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        found += flattened(f"{name}.", value) if isinstance(value, dict) else [(name, value)]
+    return found
+
+
+def format_path(path: KeyPath) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
 
 
 def load_identity(context: ssl.SSLContext, key: str, certificate_chain: str, password: str) -> None:

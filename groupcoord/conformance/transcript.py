@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.config.files import data_files, read_text
+from groupcoord.config.files import KeyPath, TableReader, data_files, format_path, read_text
 from groupcoord.conformance import entities
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import substitute, variable_kind
@@ -261,46 +261,48 @@ def parse_transcript(text: str, source: str = "transcript") -> Transcript:
     return _transcript(document, source)
 
 
-def _transcript(document: object, source: str) -> Transcript:
-    head = _Object(document, source)
-    head.only("name", "area", "shows", "nodes", "config", "topics", "in_order", "messages", "acls", "steps")
-    nodes: int = head.get("nodes", int, default=1)
-    if nodes < 1:
-        raise TranscriptError(f"{source}: 'nodes' must be at least 1, not {nodes}")
-    topics: dict[str, int] = head.get("topics", dict, default={})
-    settings: dict[str, str | int] = head.get("config", dict, default={})
-    for name, partitions in topics.items():
-        if not _is_number(partitions) or partitions < 1:
-            raise TranscriptError(f"{source}: topic {name!r} must have at least one partition, not {partitions!r}")
-    for key, value in settings.items():
-        if not _is_number(value) and not isinstance(value, str):
-            raise TranscriptError(f"{source}: setting {key!r} must be a number or text, not {value!r}")
-    checker = _Checker(topics, nodes)
+def _transcript(document: Any, source: str) -> Transcript:
+    head = TableReader(document, (), partial(_fail, source))
+    head.expect("name", "area", "shows", "nodes", "config", "topics", "in_order", "messages", "acls", "steps")
+    nodes = head.number("nodes", 1, at_least=1)
+    topics, config = head.table("topics", {}), head.table("config", {})
+    counts = {name: topics.number(name, at_least=1) for name in topics.values}
+    for key, value in config.values.items():
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            config.fail(key, f"must be a number or text, not {value!r:.60}")
+    checker = _Checker(counts, nodes)
     steps = []
-    for number, raw in enumerate(head.get("steps", list), 1):
-        where = f"{source}: step {number}"
-        step = _step(_Object(raw, where))
+    for table in head.tables("steps"):
+        step = _step(table)
         try:
             checker.check(step)
         except (ValueError, entities.BodyError) as error:
-            raise TranscriptError(f"{where}: {error}") from error
+            table.fail(None, str(error))
         steps.append(step)
     acls = _acls(head)
-    if acls or any(isinstance(step, SetAcls) for step in steps):
-        settings = {**ACL_SETTINGS, **settings}
+    needs_authorizer = acls or any(isinstance(step, SetAcls) for step in steps)
     return Transcript(
-        name=head.get("name", str),
-        area=head.get("area", str),
-        shows=head.get("shows", str, default=""),
-        settings=settings,
-        topics=topics,
+        name=head.text("name"),
+        area=head.text("area"),
+        shows=head.text("shows", ""),
+        settings={**(ACL_SETTINGS if needs_authorizer else {}), **config.values},
+        topics=counts,
         steps=tuple(steps),
         source=source,
         nodes=nodes,
         acls=acls,
-        in_order=head.get("in_order", bool, default=False),
-        messages=head.get("messages", bool, default=False),
+        in_order=head.flag("in_order", False),
+        messages=head.flag("messages", False),
     )
+
+
+def _fail(source: str, path: KeyPath, message: str) -> NoReturn:
+    parts = [source]
+    match path:
+        case ("steps", int(place), *path_in_step):
+            parts.append(f"step {place + 1}")
+            path = tuple(path_in_step)
+    raise TranscriptError(": ".join([*parts, *([format_path(path)] if path else []), message]))
 
 
 @cache
@@ -329,59 +331,6 @@ def _read(path: Path) -> Transcript:
     return parse_transcript(text, str(path))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_REQUIRED: Any = object()
-_TYPE_NAMES = {str: "text", int: "a whole number", dict: "an object", list: "a list", bool: "true or false"}
-
-
-class _Object:
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, dict):
-            raise TranscriptError(f"{where}: must be an object, not {value!r:.60}")
-        self._fields: dict[str, Any] = value
-        self._where = where
-
-    def get(self, name: str, wanted: type[Any], default: Any = _REQUIRED) -> Any:
-        value = self._fields.get(name, default)
-        if value is _REQUIRED:
-            raise TranscriptError(f"{self._where}: {name!r} is missing")
-        if not isinstance(value, wanted) or (wanted is int and not _is_number(value)):
-            raise TranscriptError(f"{self._where}: {name!r} must be {_TYPE_NAMES[wanted]}, not {value!r:.60}")
-        return value
-
-    def duration(self, name: str, default: Any = _REQUIRED) -> int:
-        value: int = self.get(name, int, default)
-        if value < 0:
-            raise TranscriptError(f"{self._where}: {name!r} must not be negative")
-        return value
-
-    def only(self, *names: str) -> None:
-        for name in self._fields:
-            if name not in names:
-                raise TranscriptError(f"{self._where}: unknown field {name!r}; there are {', '.join(names)}")
-
-    def node(self) -> int | str | None:
-        value = self._fields.get("node")
-        if value is not None and not _is_number(value) and value != COORDINATOR:
-            raise self.fail(f"'node' must be a whole number or {COORDINATOR!r}, not {value!r:.60}")
-        return value
-
-    def one_of(self, names: Iterable[str]) -> str:
-        found = [name for name in names if name in self._fields]
-        if len(found) != 1:
-            raise self.fail(f"must have one of {', '.join(names)}")
-        return found[0]
-
-    def within(self, value: object) -> _Object:
-        return _Object(value, self._where)
-
-    def fail(self, message: str) -> TranscriptError:
-        return TranscriptError(f"{self._where}: {message}")
-
-
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -392,52 +341,57 @@ _OPERATIONS: Mapping[str, int] = {"ALL": ALL, **Operation.__members__}
 _PERMISSIONS = {"deny": PermissionType.DENY, "allow": PermissionType.ALLOW}
 
 
-def _acls(owner: _Object) -> tuple[AclEntry, ...]:
-    return tuple(_acl(owner.within(entry)) for entry in owner.get("acls", list, default=[]))
+def _acls(owner: TableReader) -> tuple[AclEntry, ...]:
+    return tuple(map(_acl, owner.tables("acls", [])))
 
 
-def _acl(entry: _Object) -> AclEntry:
-    entry.only(*_PERMISSIONS, *_RESOURCES, "principal")
-    permission, resource = entry.one_of(_PERMISSIONS), entry.one_of(_RESOURCES)
-    operation = entry.get(permission, str)
-    if operation not in _OPERATIONS:
-        raise entry.fail(f"unknown operation {operation!r}; there are {', '.join(_OPERATIONS)}")
-    principal = entry.get("principal", str, default="User:*")
-    name = entry.get(resource, str)
+def _acl(entry: TableReader) -> AclEntry:
+    entry.expect(*_PERMISSIONS, *_RESOURCES, "principal")
+    permission, resource = _one_of(entry, _PERMISSIONS), _one_of(entry, _RESOURCES)
+    operation = entry.text(permission)
+    entry.require_known(permission, operation, _OPERATIONS, "operation")
+    principal = entry.text("principal", "User:*")
+    name = entry.text(resource)
     return AclEntry(_RESOURCES[resource], name, _OPERATIONS[operation], _PERMISSIONS[permission], principal)
 
 
-def _send(step: _Object) -> Send:
-    connection = step.get("conn", str)
-    client_id = step.get("client_id", str, default=connection)
-    return Send(
-        connection, client_id, step.get("api", str), step.get("version", int), step.get("body", dict), step.node()
-    )
+def _one_of(entry: TableReader, names: Iterable[str]) -> str:
+    found = [name for name in names if name in entry.values]
+    if len(found) != 1:
+        entry.fail(None, f"must have one of {', '.join(names)}")
+    return found[0]
 
 
-def _receive(step: _Object) -> Receive:
-    return Receive(step.get("conn", str), step.duration("took_ms", default=0), step.get("body", dict))
+def _send(step: TableReader) -> Send:
+    connection, node = step.text("conn"), step.take("node", None)
+    if node not in (None, COORDINATOR) and type(node) is not int:
+        step.fail("node", f"must be a whole number or {COORDINATOR!r}, not {node!r:.60}")
+    client_id = step.text("client_id", connection)
+    return Send(connection, client_id, step.text("api"), step.number("version"), _body(step), node)
 
 
-_STEPS: dict[str, tuple[tuple[str, ...], Callable[[_Object], Step]]] = {
-    "send": (("conn", "node", "client_id", "api", "version", "body"), _send),
-    "recv": (("conn", "took_ms", "body"), _receive),
-    "quiet": (("conn", "ms"), lambda step: Quiet(step.get("conn", str), step.duration("ms"))),
-    "sleep": (("ms",), lambda step: Sleep(step.duration("ms"))),
-    "close": (("conn",), lambda step: Close(step.get("conn", str))),
-    "restart": ((), lambda step: Restart()),
-    "acls": (("acls",), lambda step: SetAcls(_acls(step))),
+def _body(step: TableReader) -> dict[str, Plain]:
+    return dict(step.table("body").values)
+
+
+_STEPS: dict[str, Callable[[TableReader], Step]] = {
+    "send": _send,
+    "recv": lambda step: Receive(step.text("conn"), step.number("took_ms", 0), _body(step)),
+    "quiet": lambda step: Quiet(step.text("conn"), step.number("ms")),
+    "sleep": lambda step: Sleep(step.number("ms")),
+    "close": lambda step: Close(step.text("conn")),
+    "restart": lambda step: Restart(),
+    "acls": lambda step: SetAcls(_acls(step)),
 }
-"""Fields and constructor of each kind of step."""
+"""Constructor of each kind of step."""
 
 
-def _step(step: _Object) -> Step:
-    do = step.get("do", str)
-    if do not in _STEPS:
-        raise step.fail(f"unknown step {do!r}; there are {', '.join(_STEPS)}")
-    names, make = _STEPS[do]
-    step.only("do", *names)
-    return make(step)
+def _step(table: TableReader) -> Step:
+    do = table.text("do")
+    table.require_known("do", do, _STEPS, "step")
+    step = _STEPS[do](table)
+    table.finish()
+    return step
 
 
 _SOME_ID = str(UUID(int=1))

@@ -181,13 +181,13 @@ def test_clients_that_are_no_consumers() -> None:
 BAD = [
     ("duration = ", 'duration = "ten"\n#', "line 2: duration: 'ten' is no duration"),
     ("duration = ", "duration = 10\n#", "line 2: duration: must be a duration"),
-    ('name = "a', 'nam = "a', "line 1: nam: is an unknown key; did you mean name?"),
+    ('name = "a', 'nam = "a', "line 1: nam: is an unknown key; did you mean 'name'?"),
     ("nodes = 2", "nodes = 0", "line 5: cluster.nodes: must be a whole number from 1 to 100, not 0"),
     ("nodes = 2", "config = { group.max.siz = 3 }", "line 5: cluster.config.group.max.siz: unknown setting"),
     ("orders = 6", 'orders = "6"', "line 8: topics.orders: must be a whole number"),
     ("orders = 6", "", "line 7: topics: must name at least one topic"),
     ("members = 3", "", "line 10: groups[0].members: is missing"),
-    ("members = 3", "membres = 3", "line 13: groups[0].membres: is an unknown key; did you mean members?"),
+    ("members = 3", "membres = 3", "line 13: groups[0].membres: is an unknown key; did you mean 'members'?"),
     ("members = 3", "members = 200000", "line 13: groups[0].members: must be a whole number"),
     (
         'topics = ["orders"]',
@@ -207,9 +207,9 @@ BAD = [
     ('at = ["1m", "2m"]', 'at = "11m"', "line 23: events[0].at: comes after the end"),
     ('at = ["1m", "2m"]', 'at = ["2m", "1m"]', "line 23: events[0].at: must not begin with the longer"),
     ("at_once = 2", "at_once = true", "line 24: events[0].at_once: must be a whole number"),
-    ("at_once = 2", "at_onec = 2", "line 24: events[0].at_onec: is an unknown key; did you mean at_once?"),
+    ("at_once = 2", "at_onec = 2", "line 24: events[0].at_onec: is an unknown key; did you mean 'at_once'?"),
     ("[topics]", "[topics", "this is not TOML: Expected ']'"),
-    ("[[groups]]", "[groups]", "line 10: groups: must be written as [[groups]] tables"),
+    ("[[groups]]", "[groups]", "line 10: groups: must be a list of tables, in TOML [[groups]]"),
     (
         'group = "billing-0"',
         'group = "archive"',
@@ -219,7 +219,7 @@ BAD = [
     (
         "producers = 2",
         "producer = 2",
-        "line 31: events[1].producer: is an unknown key; did you mean producers?",
+        "line 31: events[1].producer: is an unknown key; did you mean 'producers'?",
     ),
     ('every = "3s"', 'every = "0ms"', "line 34: events[1].every: must not be 0"),
     (

@@ -38,7 +38,7 @@ from groupcoord.sim.scenarios.faults import (
     TopicGrowth,
     rolling_restart,
 )
-from groupcoord.sim.scenarios.table_reader import TableReader
+from groupcoord.sim.scenarios.table_reader import ScenarioReader
 
 Make = Callable[[Random, int], list[Fault]]
 """Function that returns the faults of an event from a random generator and the start time."""
@@ -60,14 +60,14 @@ class EventTargets:
         return range(first, first + group.consumer_count)
 
 
-def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
+def group_of(table: ScenarioReader, targets: EventTargets) -> GroupOptions:
     groups = {group.group_id: group for group in targets.groups}
     name = table.text("group")
     table.require_known("group", name, groups)
     return groups[name]
 
 
-Event = Callable[[TableReader, EventTargets], Make]
+Event = Callable[[ScenarioReader, EventTargets], Make]
 """Reader of an event's table."""
 
 
@@ -79,13 +79,13 @@ def _lasting(kind: type[Fault], /, bounds: tuple[int, int], **arguments: Any) ->
     return lambda chance, at_ms: [kind(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), **arguments)]
 
 
-def _topic(table: TableReader, targets: EventTargets) -> str:
+def _topic(table: ScenarioReader, targets: EventTargets) -> str:
     topic = table.text("topic")
     table.require_known("topic", topic, targets.topics)
     return topic
 
 
-def _topics(table: TableReader, targets: EventTargets) -> tuple[str, ...]:
+def _topics(table: ScenarioReader, targets: EventTargets) -> tuple[str, ...]:
     topics = table.names("topics")
     for topic in topics:
         table.require_known("topics", topic, targets.topics)
@@ -93,7 +93,7 @@ def _topics(table: TableReader, targets: EventTargets) -> tuple[str, ...]:
 
 
 def _rolling_restart(protocol: GroupProtocol | None = None) -> Event:
-    def parse(table: TableReader, targets: EventTargets) -> Make:
+    def parse(table: ScenarioReader, targets: EventTargets) -> Make:
         group = group_of(table, targets)
         at_once = table.number("at_once", 1, at_least=1)
         step_ms, down_ms = table.duration("every", "30s"), table.duration("down", "5s")
@@ -107,7 +107,7 @@ def _rolling_restart(protocol: GroupProtocol | None = None) -> Event:
 
 
 def _consumer(kind: type[ConsumerFault], duration_key: str) -> Event:
-    def parse(table: TableReader, targets: EventTargets) -> Make:
+    def parse(table: ScenarioReader, targets: EventTargets) -> Make:
         stays_dead = kind is ConsumerCrash and table.take("down", "") == "forever"
         group = group_of(table, targets)
         index = table.number("consumer", -1, at_least=-1, at_most=group.consumer_count - 1)
@@ -125,7 +125,7 @@ def _consumer(kind: type[ConsumerFault], duration_key: str) -> Event:
 
 
 def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Event:
-    def parse(table: TableReader, targets: EventTargets) -> Make:
+    def parse(table: ScenarioReader, targets: EventTargets) -> Make:
         node_id = table.number("node", 0, at_least=0, at_most=targets.cluster.node_count)
         bounds = table.duration_range(duration_key)
 
@@ -138,13 +138,13 @@ def _node(kind: type[NodeCrash] | type[NodeStall], duration_key: str) -> Event:
     return parse
 
 
-def _move_partition(table: TableReader, targets: EventTargets) -> Make:
+def _move_partition(table: ScenarioReader, targets: EventTargets) -> Make:
     partition = table.number("partition", at_most=targets.cluster.config.offsets_topic_num_partitions - 1)
     node_id = table.number("node", at_least=1, at_most=targets.cluster.node_count)
     return _at_once(Migration, partition=partition, node_id=node_id)
 
 
-def _cut_off(table: TableReader, targets: EventTargets) -> Make:
+def _cut_off(table: ScenarioReader, targets: EventTargets) -> Make:
     group = group_of(table, targets)
     consumer_count = table.number("consumers", 1, at_least=1, at_most=group.consumer_count)
     bounds = table.duration_range("for")
@@ -157,13 +157,13 @@ def _cut_off(table: TableReader, targets: EventTargets) -> Make:
     return make
 
 
-def _slow_log(table: TableReader, targets: EventTargets) -> Make:
+def _slow_log(table: ScenarioReader, targets: EventTargets) -> Make:
     flush_ms = table.duration("flush")
     return _lasting(LogTrouble, table.duration_range("for"), flush_ms=flush_ms)
 
 
 def _percentage(kind: type[Fault], argument: str, divisor: int = 1) -> Event:
-    def parse(table: TableReader, targets: EventTargets) -> Make:
+    def parse(table: ScenarioReader, targets: EventTargets) -> Make:
         percent = table.number("percent", at_least=1, at_most=100)
         value = percent if divisor == 1 else percent / divisor
         return _lasting(kind, table.duration_range("for"), **{argument: value})
@@ -171,13 +171,13 @@ def _percentage(kind: type[Fault], argument: str, divisor: int = 1) -> Event:
     return parse
 
 
-def _grow_topic(table: TableReader, targets: EventTargets) -> Make:
+def _grow_topic(table: ScenarioReader, targets: EventTargets) -> Make:
     topic = _topic(table, targets)
     partition_count = table.number("partitions", at_least=targets.topics[topic] + 1, at_most=100_000)
     return _at_once(TopicGrowth, topic=topic, partition_count=partition_count)
 
 
-def _create_topic(table: TableReader, targets: EventTargets) -> Make:
+def _create_topic(table: ScenarioReader, targets: EventTargets) -> Make:
     topic = table.text("topic")
     if topic in targets.topics:
         table.fail("topic", f"there is a topic {topic!r} from the start")
@@ -185,7 +185,7 @@ def _create_topic(table: TableReader, targets: EventTargets) -> Make:
     return _at_once(TopicCreation, topic=topic, partition_count=partition_count)
 
 
-def _delete_topic(table: TableReader, targets: EventTargets) -> Make:
+def _delete_topic(table: ScenarioReader, targets: EventTargets) -> Make:
     topic = _topic(table, targets)
     is_forever = table.take("down", "") == "forever"
     bounds = (0, 0) if is_forever else table.duration_range("down")
@@ -221,7 +221,7 @@ STREAMS_APPLICATION, SHARE_WORKERS = PROGRAMS = ("streams-application", "share-w
 """Events with a group of their own; a fleet may consist of these alone."""
 
 
-def _transactional_producer(table: TableReader, targets: EventTargets) -> Make:
+def _transactional_producer(table: ScenarioReader, targets: EventTargets) -> Make:
     group = group_of(table, targets)
     bounds = table.duration_range("for")
     producer_ids = [next(targets.producer_ids) for _ in range(table.number("producers", 1, at_least=1, at_most=10_000))]
@@ -244,14 +244,14 @@ def _transactional_producer(table: TableReader, targets: EventTargets) -> Make:
     return make
 
 
-def _simple_consumer(table: TableReader, targets: EventTargets) -> Make:
+def _simple_consumer(table: ScenarioReader, targets: EventTargets) -> Make:
     group, topics, bounds = table.text("group"), _topics(table, targets), table.duration_range("for")
     pauses_ms = (table.positive_duration("every", "5s"),)
     lengths = (table.number("metadata_length", 0, at_most=100_000),)
     return _lasting(SimpleConsumer, bounds, group=group, topics=topics, pauses_ms=pauses_ms, metadata_lengths=lengths)
 
 
-def _application(kind: type[Application], table: TableReader, targets: EventTargets, **arguments: Any) -> Make:
+def _application(kind: type[Application], table: ScenarioReader, targets: EventTargets, **arguments: Any) -> Make:
     group, topics = table.text("group"), _topics(table, targets)
     if group in (other.group_id for other in targets.groups):
         table.fail("group", f"there are consumers with the name {group!r}")
@@ -273,13 +273,13 @@ def _application(kind: type[Application], table: TableReader, targets: EventTarg
     return make
 
 
-def _streams_application(table: TableReader, targets: EventTargets) -> Make:
+def _streams_application(table: ScenarioReader, targets: EventTargets) -> Make:
     threads = table.number("threads", 1, at_least=1, at_most=1_000)
     restore_ms = table.duration("restore", "0ms")
     return _application(StreamsApplication, table, targets, threads=threads, restore_ms=restore_ms)
 
 
-def _share_workers(table: TableReader, targets: EventTargets) -> Make:
+def _share_workers(table: ScenarioReader, targets: EventTargets) -> Make:
     percents = {
         f"{name}_percent": table.number(f"{name}_percent", 0, at_most=100)
         for name in ("release", "reject", "hang", "crash", "vanish")
@@ -299,32 +299,32 @@ def _share_workers(table: TableReader, targets: EventTargets) -> Make:
     )
 
 
-def _known_group(table: TableReader, targets: EventTargets) -> str:
+def _known_group(table: ScenarioReader, targets: EventTargets) -> str:
     name = table.text("group")
     table.require_known("group", name, [*(group.group_id for group in targets.groups), *targets.simple_groups])
     return name
 
 
-def _describe_group(table: TableReader, targets: EventTargets) -> Make:
+def _describe_group(table: ScenarioReader, targets: EventTargets) -> Make:
     group = _known_group(table, targets)
     looks, pause_ms = table.number("times", 1, at_least=1), table.positive_duration("every", "10s")
     return _at_once(Administrator, group=group, action=AdminAction.LOOK, looks=looks, look_pause_ms=pause_ms)
 
 
-def _delete_group(table: TableReader, targets: EventTargets) -> Make:
+def _delete_group(table: ScenarioReader, targets: EventTargets) -> Make:
     return _at_once(Administrator, group=_known_group(table, targets), action=AdminAction.DELETE_GROUP)
 
 
-def _delete_offsets(table: TableReader, targets: EventTargets) -> Make:
+def _delete_offsets(table: ScenarioReader, targets: EventTargets) -> Make:
     group, topic = _known_group(table, targets), _topic(table, targets)
     return _at_once(Administrator, group=group, action=AdminAction.DELETE_OFFSETS, topic=topic)
 
 
-def _remove_member(table: TableReader, targets: EventTargets) -> Make:
+def _remove_member(table: ScenarioReader, targets: EventTargets) -> Make:
     return _at_once(Administrator, group=group_of(table, targets).group_id, action=AdminAction.REMOVE_MEMBER)
 
 
-def _foreign_record(table: TableReader, targets: EventTargets) -> Make:
+def _foreign_record(table: ScenarioReader, targets: EventTargets) -> Make:
     partition_count = targets.cluster.config.offsets_topic_num_partitions
     partition = table.number("partition", -1, at_least=-1, at_most=partition_count - 1)
     name = table.text("record", "")

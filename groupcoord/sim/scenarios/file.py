@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from groupcoord.assignors import Assignor, choose_assignors
 from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN
 from groupcoord.config import Config, GroupType
-from groupcoord.config.files import parse_toml
+from groupcoord.config.files import KeyPath, flattened, parse_toml
 from groupcoord.config.group_settings import bounds_of
 from groupcoord.errors import ConfigError
 from groupcoord.member import MemberConfig
@@ -24,7 +24,7 @@ from groupcoord.sim.cluster.leading import ClusterOptions, ReplicaOptions
 from groupcoord.sim.kernel import stream
 from groupcoord.sim.scenarios.events import CLIENT_EVENTS, FAULT_EVENTS, PROGRAMS, SIMPLE_CONSUMER, EventTargets
 from groupcoord.sim.scenarios.faults import WorldOptions
-from groupcoord.sim.scenarios.table_reader import Path, ScenarioError, TableReader, flattened, line_numbers
+from groupcoord.sim.scenarios.table_reader import ScenarioError, ScenarioReader, line_numbers, scenario_reader
 
 KINDS = {**FAULT_EVENTS, **CLIENT_EVENTS}
 LARGEST_FLEET = 100_000
@@ -77,8 +77,8 @@ def load_toml(text: str) -> dict[str, Any]:
         raise ScenarioError(f"this is not TOML: {error}") from error
 
 
-def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenario:
-    root = TableReader(values, (), lines)
+def scenario_of(values: Mapping[str, Any], lines: Mapping[KeyPath, int]) -> Scenario:
+    root = scenario_reader(values, lines)
     root.expect(
         "name",
         "duration",
@@ -117,14 +117,14 @@ def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenari
     return Scenario(name, options, events)
 
 
-def _measure_from(root: TableReader, duration_ms: int) -> int:
+def _measure_from(root: ScenarioReader, duration_ms: int) -> int:
     measure_from_ms = root.duration("measure_from", "0ms")
     if measure_from_ms >= duration_ms:
         root.fail("measure_from", "must lie before the end of the run, its duration")
     return measure_from_ms
 
 
-def _cluster(table: TableReader) -> ClusterOptions:
+def _cluster(table: ScenarioReader) -> ClusterOptions:
     table.expect("nodes", "config", "latency", "flush", "failover", "lease", "replicas")
     least_ms, most_ms = table.duration_range("latency", ["1ms", "20ms"])
     failover, lease = table.take("failover", "5s"), table.take("lease", "none")
@@ -148,7 +148,7 @@ def _cluster(table: TableReader) -> ClusterOptions:
     )
 
 
-def _replicas(table: TableReader, session_ms: int) -> ReplicaOptions:
+def _replicas(table: ScenarioReader, session_ms: int) -> ReplicaOptions:
     table.expect("lease", "dead", "beat", "snapshot_bytes", "stale_percent", "late_percent")
     lease_ms, dead_ms = table.positive_duration("lease", "1s"), table.positive_duration("dead", "1500ms")
     if not lease_ms < dead_ms:
@@ -165,7 +165,7 @@ def _replicas(table: TableReader, session_ms: int) -> ReplicaOptions:
     )
 
 
-def _settings(table: TableReader, key: str) -> Config:
+def _settings(table: ScenarioReader, key: str) -> Config:
     settings = table.table(key, {})
     properties = {"offsets.topic.num.partitions": 50, **settings.properties()}
     try:
@@ -176,7 +176,7 @@ def _settings(table: TableReader, key: str) -> Config:
     return config
 
 
-def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
+def _member(table: ScenarioReader, protocol: GroupProtocol) -> MemberConfig:
     settings = table.table("member", {})
     properties = settings.properties()
     for key in ("group.id", "group.instance.id", "client.id", "group.protocol", "group.remote.assignor"):
@@ -191,7 +191,7 @@ def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
     return evolve(config, group_protocol=GroupProtocol.CLASSIC.value)
 
 
-def _group_config(table: TableReader, config: Config) -> dict[str, int]:
+def _group_config(table: ScenarioReader, config: Config) -> dict[str, int]:
     settings = table.table("config", {})
     bounds = bounds_of(GroupType.CONSUMER, config)
     own: dict[str, int] = {}
@@ -210,7 +210,7 @@ def _group_config(table: TableReader, config: Config) -> dict[str, int]:
     return own
 
 
-def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
+def _consumer_protocol_count(table: ScenarioReader, consumer_count: int) -> int:
     protocol = table.text("protocol", GroupProtocol.CLASSIC.value)
     names = [*(each.value for each in GroupProtocol), MIXED]
     if protocol not in names:
@@ -222,7 +222,7 @@ def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
     return consumer_count if protocol == GroupProtocol.CONSUMER.value else 0
 
 
-def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str, ...], str]:
+def _subscription(table: ScenarioReader, topics: dict[str, int]) -> tuple[tuple[str, ...], str]:
     regex = table.text("regex", "")
     if not regex:
         wanted = table.names("topics")
@@ -238,21 +238,21 @@ def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str
     return tuple(topic for topic in topics if matching.fullmatch(topic)), regex
 
 
-def _named(table: TableReader, message: str) -> str | None:
+def _named(table: ScenarioReader, message: str) -> str | None:
     places = {key: message.find(f"'{key}'") for key in table.properties()}
     named = [key for key, place in places.items() if place >= 0]
     return min(named, key=places.__getitem__, default=None)
 
 
-def _topics(table: TableReader) -> dict[str, int]:
-    topics = {name: table.number(name, at_least=1, at_most=100_000) for name in table.all_keys()}
+def _topics(table: ScenarioReader) -> dict[str, int]:
+    topics = {name: table.number(name, at_least=1, at_most=100_000) for name in table.values}
     if not topics:
         table.fail(None, "must name at least one topic")
     return topics
 
 
 def _groups(
-    root: TableReader, topics: dict[str, int], config: Config
+    root: ScenarioReader, topics: dict[str, int], config: Config
 ) -> tuple[tuple[GroupOptions, ...], dict[str, dict[str, int]]]:
     groups: list[GroupOptions] = []
     group_configs: dict[str, dict[str, int]] = {}
@@ -273,7 +273,7 @@ def _groups(
     return tuple(groups), group_configs
 
 
-def _assignor(table: TableReader, config: Config) -> str | None:
+def _assignor(table: ScenarioReader, config: Config) -> str | None:
     name = table.text("assignor", "")
     if name and name not in (known := assignors_of(config)):
         table.fail("assignor", f"must be one of {', '.join(known)}, not {name!r}")
@@ -284,7 +284,7 @@ def assignors_of(config: Config) -> dict[str, Assignor]:
     return choose_assignors(config.group_consumer_assignors, ())
 
 
-def _group(table: TableReader, topics: dict[str, int], config: Config) -> GroupOptions:
+def _group(table: ScenarioReader, topics: dict[str, int], config: Config) -> GroupOptions:
     consumer_count = table.number("members", at_least=1, at_most=LARGEST_FLEET)
     consumer_protocol_count = _consumer_protocol_count(table, consumer_count)
     # Settings that only the classic protocol has are refused if no consumer starts with it.
@@ -305,7 +305,7 @@ def _group(table: TableReader, topics: dict[str, int], config: Config) -> GroupO
     )
 
 
-def _event(table: TableReader, targets: EventTargets, duration_ms: int) -> Planned:
+def _event(table: ScenarioReader, targets: EventTargets, duration_ms: int) -> Planned:
     kind = table.text("kind")
     parse = KINDS.get(kind)
     if parse is None:
@@ -334,11 +334,12 @@ def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list
         ScenarioError: the text is not TOML, or not a scenario; the message holds key and line.
     """
     values = load_toml(text)
-    root = TableReader(values, (), line_numbers(text))
+    lines = line_numbers(text)
+    root = scenario_reader(values, lines)
     common = _changed(values, settings or {}, "")
     tables = root.tables("variants", [])
     if not tables:
-        return [scenario_of(common, root.lines)]
+        return [scenario_of(common, lines)]
     scenarios: list[Scenario] = []
     for table in tables:
         table.expect("name", "set", "unset")
@@ -350,18 +351,18 @@ def parse_variants(text: str, settings: Mapping[str, Any] | None = None) -> list
         for key in table.names("unset") if table.take("unset", None) is not None else ():
             _unset(changed, key, f"variant {name!r}: {key}")
         try:
-            scenario = scenario_of(changed, root.lines)
+            scenario = scenario_of(changed, lines)
         except ScenarioError as error:
-            if str(error) == _error_of(common, root):  # the variant did not cause it
+            if str(error) == _error_of(common, lines):  # the variant did not cause it
                 raise
             raise ScenarioError(f"variant {name!r}: {error}") from None
         scenarios.append(evolve(scenario, variant=name))
     return scenarios
 
 
-def _error_of(values: Mapping[str, Any], root: TableReader) -> str:
+def _error_of(values: Mapping[str, Any], lines: Mapping[KeyPath, int]) -> str:
     try:
-        scenario_of(values, root.lines)
+        scenario_of(values, lines)
     except ScenarioError as error:
         return str(error)
     return ""
