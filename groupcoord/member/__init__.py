@@ -54,5 +54,5 @@ from groupcoord.member.outputs import (
     RequestRefused as RequestRefused,
     Send as Send,
 )
-from groupcoord.member.protocol import CloseOperation as CloseOperation
+from groupcoord.member.parts import CloseOperation as CloseOperation
 from groupcoord.member.subscription import SubscriptionPattern as SubscriptionPattern

@@ -27,7 +27,6 @@ from groupcoord.member.coordinator_link import NEVER_MS, no_jitter
 from groupcoord.member.error_handling import CONSUMER, Reaction
 from groupcoord.member.membership import (
     CONSUMER_TRANSITIONS,
-    CommitRefusal,
     IllegalCallError,
     MemberIdentity,
     Membership,
@@ -36,6 +35,7 @@ from groupcoord.member.membership import (
 from groupcoord.member.offsets import Commit, CommitKind
 from groupcoord.member.outputs import (
     CommitFailure,
+    ComputedAssignment,
     Joined,
     LeftGroup,
     MetadataNeeded,
@@ -46,7 +46,7 @@ from groupcoord.member.outputs import (
     RequestRefused,
     Send,
 )
-from groupcoord.member.protocol import CloseOperation, GroupProtocol, Parts
+from groupcoord.member.parts import CloseOperation, Parts
 from groupcoord.member.subscription import SubscriptionKind, SubscriptionState
 
 Partitions = Mapping[UUID, tuple[int, ...]]
@@ -149,13 +149,18 @@ class ConsumerMembership(Membership):
         is_for_good = self._group_instance_id is None or operation is CloseOperation.LEAVE_GROUP
         self.epoch = LEAVE_GROUP_MEMBER_EPOCH if is_for_good else LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
+    def request_rejoin(self, reason: str) -> None:
+        """Do nothing, as in Java."""
+
     # ------------------------------------------------------------ commits
 
-    def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
+    def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity:
+        """Return the identity for a commit now."""
         member_id = self.member_id if self._was_member else UNKNOWN_MEMBER_ID
         return MemberIdentity(self.generation_id, member_id, self._group_instance_id)
 
     def epoch_identity(self) -> MemberIdentity | None:
+        """Return the identity with the member epoch, or None if there is no epoch; requests with an older one fail."""
         return MemberIdentity(self.epoch, self.member_id) if self.has_epoch else None
 
     def commit_refused(
@@ -288,10 +293,13 @@ _PROTOCOL_NAME = "consumer"
 _POLL_TIMEOUT_REASON = "consumer poll timeout has expired."
 
 
-class ConsumerProtocol(GroupProtocol):
+class ConsumerProtocol:
     """``group.protocol=consumer`` as in the Java consumer (KIP-848)."""
 
     __slots__ = ("_heartbeats", "_membership", "_parts", "_reconciliation")
+
+    is_leader = False
+    can_subscribe = True
 
     def __init__(self, parts: Parts, membership: ConsumerMembership) -> None:
         self._parts = parts
@@ -303,6 +311,7 @@ class ConsumerProtocol(GroupProtocol):
 
     @property
     def heartbeat_interval_ms(self) -> int:
+        """Interval of heartbeats, or 0 if it is unknown."""
         return self._heartbeats.interval_ms
 
     @property
@@ -466,7 +475,16 @@ class ConsumerProtocol(GroupProtocol):
             self._parts.outputs.append(RequestRefused("FindCoordinator", error_code, error_code.name))
             self._parts.link.back_off(now_ms)
 
+    def metadata_updated(self, now_ms: int) -> None:
+        """Do nothing: the next poll looks up the names of topics."""
+
+    def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
+        """Do nothing: the coordinator assigns."""
+
     # ------------------------------------------------------------ leaving
+
+    def begin_closing(self) -> None:
+        """Do nothing: heartbeats continue until the member leaves."""
 
     def drop_all(self) -> None:
         self._reconciliation.drop_all()
@@ -500,6 +518,7 @@ class ConsumerProtocol(GroupProtocol):
         self._heartbeats.forget()
 
     def rest(self) -> None:
+        """Report owned partitions as lost, because the failed member can't recover."""
         self._membership.forget_epoch()
         self._reconciliation.drop_all()
         self._reconciliation.clear()
@@ -569,7 +588,7 @@ class Reconciliation:
     # ------------------------------------------------------------ in the application's poll
 
     def progress(self, now_ms: int) -> None:
-        while not self._parts.gate.is_shut:
+        while not self._parts.awaits_listener:
             if self.is_busy and self._step is not _Step.LOSING:
                 self._abort_if_out_of_place()
             if self._step is _Step.COMMITTING:
@@ -641,7 +660,7 @@ class Reconciliation:
         self._step = _Step.REVOKING
         revoked = self._revoked()
         if revoked:
-            self._parts.gate.emit(PartitionsRevoked(revoked))
+            self._parts.emit(PartitionsRevoked(revoked))
 
     def _assign(self) -> None:
         wanted = set(self._named(self._towards))
@@ -649,7 +668,7 @@ class Reconciliation:
         self._subscription.take(wanted)
         self._subscription.withhold(added)
         self._step = _Step.ASSIGNING
-        self._parts.gate.emit(PartitionsAssigned(added))
+        self._parts.emit(PartitionsAssigned(added))
 
     def _acknowledge(self, now_ms: int) -> None:
         self._step = _Step.NONE
@@ -670,7 +689,7 @@ class Reconciliation:
         owned = tuple(self._subscription.positions)
         if owned:
             self._subscription.withhold(owned)
-            self._parts.gate.emit(PartitionsLost(owned))
+            self._parts.emit(PartitionsLost(owned))
 
     def lose_nothing(self) -> None:
         if self.is_lossy and not self.is_busy and not self._subscription.positions:
@@ -688,7 +707,7 @@ class Reconciliation:
         self._step = _Step.NONE
         self.is_lossy = False
         if owned and self._subscription.is_auto_assigned:
-            self._parts.gate.emit(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
+            self._parts.emit(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
 
     def clear(self) -> None:
         self._step = _Step.NONE

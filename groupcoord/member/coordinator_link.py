@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -15,9 +16,11 @@ from groupcoord.core.messages import (
     Response,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.member.config import MemberConfig
 from groupcoord.member.error_handling import Reaction, reaction_to
-from groupcoord.member.outputs import CoordinatorFound, CoordinatorLost, MemberRequest, Output, Send
+from groupcoord.member.outputs import CoordinatorFound, CoordinatorLost, MemberRequest, Send
+
+if TYPE_CHECKING:
+    from groupcoord.member.parts import Parts
 
 NEVER_MS = 2**63
 
@@ -67,9 +70,7 @@ class CoordinatorLink:
         broken: requests with a broken connection, to be reported to their senders.
     """
 
-    _config: MemberConfig
-    _backoff: ExponentialBackoff
-    _outputs: list[Output]
+    _parts: Parts
     _next_request_id: int = field(default=1, init=False)
     _lookup_id: int | None = field(default=None, init=False)
     _attempts: int = field(default=0, init=False)
@@ -83,14 +84,14 @@ class CoordinatorLink:
 
     def send(self, request: MemberRequest, now_ms: int, purpose: object = None, timeout_ms: int | None = None) -> Send:
         """Send a request to the coordinator, which must be known."""
-        return self._send(request, self.node, now_ms + (timeout_ms or self._config.request_timeout_ms), purpose)
+        return self._send(request, self.node, now_ms + (timeout_ms or self._parts.config.request_timeout_ms), purpose)
 
     def _send(self, request: MemberRequest, to: Node | None, deadline_ms: int, purpose: object) -> Send:
         request_id = self._next_request_id
         self._next_request_id = request_id + 1
         send = Send(request_id, request, to, deadline_ms, purpose)
         self.in_flight[request_id] = send
-        self._outputs.append(send)
+        self._parts.outputs.append(send)
         return send
 
     def expire(self, now_ms: int) -> list[Send]:
@@ -134,8 +135,8 @@ class CoordinatorLink:
             self._is_wanted = True
             return
         self._is_wanted = False
-        request = FindCoordinator(CoordinatorType.GROUP, (self._config.group_id or "",))
-        self._lookup_id = self._send(request, None, now_ms + self._config.request_timeout_ms, None).request_id
+        request = FindCoordinator(CoordinatorType.GROUP, (self._parts.config.group_id or "",))
+        self._lookup_id = self._send(request, None, now_ms + self._parts.config.request_timeout_ms, None).request_id
 
     def found(self, response: Response) -> FoundCoordinator | None:
         """Handle a FindCoordinator response; return its entry, maybe with an error, or None if it is malformed."""
@@ -147,7 +148,7 @@ class CoordinatorLink:
             self.node = entry.node
             self._attempts = 0
             self._retry_ms = 0
-            self._outputs.append(CoordinatorFound(entry.node))
+            self._parts.outputs.append(CoordinatorFound(entry.node))
         return entry
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int) -> bool:
@@ -159,18 +160,18 @@ class CoordinatorLink:
         return True
 
     def back_off(self, now_ms: int) -> None:
-        self._retry_ms = now_ms + self._backoff.wait_ms(self._attempts)
+        self._retry_ms = now_ms + self._parts.backoff.wait_ms(self._attempts)
         self._attempts += 1
 
     def pause(self, now_ms: int) -> None:
         """Delay the next lookup after a success."""
-        self._retry_ms = now_ms + self._backoff.wait_ms(0)
+        self._retry_ms = now_ms + self._parts.backoff.wait_ms(0)
 
     def lose(self, reason: str) -> None:
         """Close the connection to the coordinator, if it is known, and fail its requests."""
         if self.node is None:
             return
-        self._outputs.append(CoordinatorLost(self.node, reason))
+        self._parts.outputs.append(CoordinatorLost(self.node, reason))
         self.node = None
         gone = [send for send in self.in_flight.values() if send.to is not None]
         for send in gone:

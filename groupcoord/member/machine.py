@@ -16,9 +16,9 @@ from groupcoord.member.config import MemberConfig
 from groupcoord.member.consumer import ConsumerMembership, ConsumerProtocol, new_member_id
 from groupcoord.member.coordinator_link import NEVER_MS, no_jitter
 from groupcoord.member.membership import IllegalCallError, MemberState
-from groupcoord.member.offsets import Commit, CommitKind, Fetch
+from groupcoord.member.offsets import Commit, CommitKind, Commits, Fetch, Fetches
 from groupcoord.member.outputs import Closed, ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output, Send
-from groupcoord.member.protocol import CloseOperation, Closing, ClosingStep, GroupProtocol, Parts
+from groupcoord.member.parts import CloseOperation, Closing, ClosingStep, Parts
 from groupcoord.member.subscription import SubscriptionKind, SubscriptionPattern, to_offset
 
 _UNSUBSCRIBE_REASON = "the consumer unsubscribed from all topics"
@@ -69,18 +69,18 @@ class Member:
     ) -> None:
         self._config = config
         outputs: list[Output] = []
-        self._protocol: GroupProtocol
+        self._protocol: ClassicProtocol | ConsumerProtocol
         if config.is_consumer_protocol:
             if assignors is not None:
                 raise ConfigError("setting 'group.protocol' is 'consumer': the coordinator assigns, not the member")
             consumer = ConsumerMembership(config.group_instance_id, outputs, member_id or new_member_id(random))
-            self._parts = Parts.of(config, consumer, outputs, random, waits_for_listener=waits_for_listener)
+            self._parts = Parts(config, consumer, outputs, random, waits_for_listener=waits_for_listener)
             self._protocol = ConsumerProtocol(self._parts, consumer)
         else:
             chosen = chosen_assignors(config.partition_assignment_strategy) if assignors is None else tuple(assignors)
             by_name = {assignor.name: assignor for assignor in chosen}
             classic = MembershipManager(config.group_instance_id, outputs)
-            self._parts = Parts.of(config, classic, outputs, random, waits_for_listener=waits_for_listener)
+            self._parts = Parts(config, classic, outputs, random, waits_for_listener=waits_for_listener)
             self._protocol = ClassicProtocol(self._parts, classic, by_name, common_protocol(chosen))
         self._parts.commits.restart_interval(now_ms)
         self._last_id = 0
@@ -259,7 +259,7 @@ class Member:
         """
         if self._closing is None:
             commit, deadline_ms = None, now_ms + timeout_ms
-            self._parts.gate.is_shut = False  # closing does not wait for the listener's earlier event
+            self._parts.awaits_listener = False  # closing does not wait for the listener's earlier event
             if self._config.enable_auto_commit and not self._parts.membership.has_ended:
                 commit = self._parts.commits.begin_all(CommitKind.SYNC, now_ms, deadline_ms)
             self._closing = Closing(deadline_ms, operation, commit)
@@ -276,7 +276,7 @@ class Member:
         if self._parts.membership.state is not MemberState.FAILED:
             raise IllegalCallError(f"the member has not failed: it is {self._parts.membership.state.value}")
         self._protocol.recover()
-        self._parts.gate.is_shut = False
+        self._parts.awaits_listener = False
         self._settle(now_ms)
 
     # ------------------------------------------------------------ what the host brings
@@ -339,9 +339,9 @@ class Member:
 
     def listener_returned(self, now_ms: int) -> None:
         """Continue after an event that the member waits for (``waits_for_listener``); do nothing without one."""
-        if not self._parts.gate.is_shut:
+        if not self._parts.awaits_listener:
             return
-        self._parts.gate.is_shut = False
+        self._parts.awaits_listener = False
         self._progress(now_ms)
         self._settle(now_ms)
 
@@ -471,26 +471,21 @@ class Member:
     # ------------------------------------------------------------ responses and deadlines
 
     def _hand_over(self, send: Send, response: Response, now_ms: int) -> None:
-        request = send.request
-        if isinstance(request, OffsetCommit):
-            self._parts.commits.receive(send, response, now_ms)
-        elif isinstance(request, OffsetFetch):
-            self._parts.fetches.receive(send, response, now_ms)
-        elif isinstance(request, FindCoordinator):
+        if isinstance(send.request, FindCoordinator):
             self._looked_up(response, now_ms)
         else:
-            self._protocol.receive(send, response, now_ms)
+            self._sender_of(send).receive(send, response, now_ms)
 
     def _request_failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        request = send.request
-        if isinstance(request, OffsetCommit):
-            self._parts.commits.failed(send, error_code, now_ms)
-        elif isinstance(request, OffsetFetch):
-            self._parts.fetches.failed(send, error_code, now_ms)
-        elif isinstance(request, FindCoordinator):
+        if isinstance(send.request, FindCoordinator):
             self._lookup_failed(error_code, now_ms)
         else:
-            self._protocol.failed(send, error_code, now_ms)
+            self._sender_of(send).failed(send, error_code, now_ms)
+
+    def _sender_of(self, send: Send) -> Commits | Fetches | ClassicProtocol | ConsumerProtocol:
+        if isinstance(send.request, OffsetCommit):
+            return self._parts.commits
+        return self._parts.fetches if isinstance(send.request, OffsetFetch) else self._protocol
 
     def _looked_up(self, response: Response, now_ms: int) -> None:
         entry = self._parts.link.found(response)
@@ -533,7 +528,7 @@ class Member:
             self._parts.commits.tick(now_ms)
         if not self._parts.fetches.is_idle:
             self._parts.fetches.tick(now_ms)
-        if self._is_unsubscribing and not self._parts.gate.is_shut:
+        if self._is_unsubscribing and not self._parts.awaits_listener:
             self._finish_unsubscribing(now_ms)
         if self._closing is not None:
             self._go_on_closing(self._closing, now_ms)
@@ -576,7 +571,7 @@ class Member:
                 self._protocol.begin_closing()
                 self._protocol.drop_all()
                 closing.step = ClosingStep.LISTENER
-        if closing.step is ClosingStep.LISTENER and (is_late or not self._parts.gate.is_shut):
+        if closing.step is ClosingStep.LISTENER and (is_late or not self._parts.awaits_listener):
             self._parts.subscription.unsubscribe()
             self._protocol.leave(closing.operation, _CLOSE_REASON, now_ms)
             closing.step = ClosingStep.ANSWERS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
 from typing import ClassVar, NamedTuple
@@ -11,7 +10,7 @@ from attrs import define
 
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.errors import ErrorCode, GroupcoordError, IllegalTransitionError
-from groupcoord.member.error_handling import Reaction, Reactions
+from groupcoord.member.error_handling import Reactions
 from groupcoord.member.outputs import CommitFailure, Failed, Output
 
 
@@ -104,8 +103,8 @@ class CommitRefusal(NamedTuple):
 
 
 @define(eq=False, repr=False)
-class Membership(ABC):
-    """State of a member, its transitions and failures, and the identity for commits.
+class Membership:
+    """State of a member, its transitions and failures, in either protocol.
 
     Attributes:
         transitions: the legal changes of the state.
@@ -117,16 +116,6 @@ class Membership(ABC):
     _group_instance_id: str | None
     _outputs: list[Output]
     state: MemberState
-
-    @property
-    @abstractmethod
-    def member_id(self) -> str:
-        """Id of the member, or empty."""
-
-    @property
-    @abstractmethod
-    def generation_id(self) -> int:
-        """Generation or member epoch, or -1."""
 
     @property
     def has_ended(self) -> bool:
@@ -147,23 +136,6 @@ class Membership(ABC):
         if not self.has_ended:
             self.move(MemberState.FAILED)
             self._outputs.append(Failed(api, error_code, message))
-
-    def request_rejoin(self, reason: str) -> None:  # noqa: B027
-        """Join again with the next poll (KIP-568); does nothing in the consumer protocol, as in Java."""
-
-    @abstractmethod
-    def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
-        """Return the identity for a commit now."""
-
-    @abstractmethod
-    def epoch_identity(self) -> MemberIdentity | None:
-        """Return the identity with the member epoch, or None if there is no epoch; requests with an older one fail."""
-
-    @abstractmethod
-    def commit_refused(
-        self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
-    ) -> CommitFailure:
-        """Apply the error of a commit to the membership, and return how the commit has failed."""
 
 
 class IllegalCallError(GroupcoordError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -20,12 +21,13 @@ from groupcoord.core.messages import (
     TopicToFetch,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.member.config import MemberConfig
-from groupcoord.member.coordinator_link import NEVER_MS, CoordinatorLink, ExponentialBackoff
+from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.error_handling import Reaction
-from groupcoord.member.membership import CommitRefusal, MemberIdentity, Membership
-from groupcoord.member.outputs import CommitCompleted, CommitFailure, OffsetAndMetadata, OffsetsFetched, Output, Send
-from groupcoord.member.subscription import SubscriptionState
+from groupcoord.member.membership import CommitRefusal, MemberIdentity
+from groupcoord.member.outputs import CommitCompleted, CommitFailure, OffsetAndMetadata, OffsetsFetched, Send
+
+if TYPE_CHECKING:
+    from groupcoord.member.parts import Parts
 
 _FAILED = "the member has failed"
 
@@ -79,12 +81,7 @@ class Commits:
         next_auto_ms: when the next automatic commit is due.
     """
 
-    _config: MemberConfig
-    _link: CoordinatorLink
-    _membership: Membership
-    _subscription: SubscriptionState
-    _backoff: ExponentialBackoff
-    _outputs: list[Output]
+    _parts: Parts
     _async_in_flight: int = field(default=0, init=False)
     _waiting: list[Commit] = field(factory=list, init=False)  # asynchronous, without a coordinator
     _completed: list[Commit] = field(factory=list, init=False)  # asynchronous, done but not reported
@@ -96,19 +93,19 @@ class Commits:
     def begin_async(self, commit: Commit, now_ms: int) -> None:
         """Commit once. Without a coordinator, wait for one lookup and fail if it fails."""
         self.report_completed(now_ms)
-        if self._membership.has_ended:
+        if self._parts.membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         elif not commit.offsets:
             self._finish(commit, None)
-        elif self._link.node is not None:
+        elif self._parts.link.node is not None:
             self._send(commit, now_ms)
         else:
             self._waiting.append(commit)
-            self._link.find(now_ms, at_once=True)
+            self._parts.link.find(now_ms, at_once=True)
 
     def begin_sync(self, commit: Commit, now_ms: int) -> None:
         self.report_completed(now_ms)
-        if self._membership.has_ended:
+        if self._parts.membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         commit.retry_ms = now_ms
         self._syncs.append(commit)
@@ -116,7 +113,7 @@ class Commits:
 
     def begin_all(self, kind: CommitKind, now_ms: int, deadline_ms: int = 0) -> Commit | None:
         """Commit all known positions; return None if there are none."""
-        offsets = self._subscription.all_consumed()
+        offsets = self._parts.subscription.all_consumed()
         if not offsets:
             return None
         commit = Commit(0, offsets, kind, deadline_ms)
@@ -124,17 +121,17 @@ class Commits:
         return commit
 
     def auto_commit_if_due(self, now_ms: int) -> None:
-        if self._config.enable_auto_commit and now_ms >= self.next_auto_ms:
+        if self._parts.config.enable_auto_commit and now_ms >= self.next_auto_ms:
             self.restart_interval(now_ms)
             self.begin_all(CommitKind.AUTO, now_ms)
 
     def restart_interval(self, now_ms: int) -> None:
-        self.next_auto_ms = now_ms + self._config.auto_commit_interval_ms
+        self.next_auto_ms = now_ms + self._parts.config.auto_commit_interval_ms
 
     # ------------------------------------------------------------ sending
 
     def _send(self, commit: Commit, now_ms: int) -> None:
-        identity = self._membership.commit_identity(is_auto_assigned=self._subscription.is_auto_assigned)
+        identity = self._parts.membership.commit_identity(is_auto_assigned=self._parts.subscription.is_auto_assigned)
         if isinstance(identity, CommitRefusal):
             self._finish(commit, identity.failure, ErrorCode.NONE, identity.message)
             return
@@ -143,11 +140,11 @@ class Commits:
             entry = OffsetToCommit(partition, offset.offset, offset.leader_epoch, offset.metadata)
             by_topic.setdefault(topic, []).append(entry)
         topics = tuple([TopicToCommit(topic, tuple(entries)) for topic, entries in by_topic.items()])
-        request = OffsetCommit(self._config.group_id, topics, *identity)
+        request = OffsetCommit(self._parts.config.group_id, topics, *identity)
         commit.retry_ms = None
         if not commit.kind.is_repeated:
             self._async_in_flight += 1
-        self._link.send(request, now_ms, _Purpose(commit, identity))
+        self._parts.link.send(request, now_ms, _Purpose(commit, identity))
 
     def coordinator_found(self, now_ms: int) -> None:
         waiting, self._waiting = self._waiting, []
@@ -202,10 +199,10 @@ class Commits:
 
     def _malformed(self, commit: Commit, message: str) -> None:
         self._finish(commit, CommitFailure.ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, message)
-        self._membership.fail("OffsetCommit", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self._parts.membership.fail("OffsetCommit", ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def _react(self, purpose: _Purpose, error_code: ErrorCode, message: str, now_ms: int) -> None:
-        commit, membership = purpose.commit, self._membership
+        commit, membership = purpose.commit, self._parts.membership
         reaction = membership.reactions.to(OffsetCommit, error_code)
         if commit.kind is CommitKind.BEFORE_REVOCATION:
             if reaction is Reaction.TAKE_EPOCH and membership.epoch_identity() is not None:
@@ -215,7 +212,7 @@ class Commits:
         if reaction is Reaction.RETRY:
             self._retry(commit, error_code, message, now_ms)
         elif reaction is Reaction.FIND_COORDINATOR:
-            self._link.lose(f"error response {error_code.name}")
+            self._parts.link.lose(f"error response {error_code.name}")
             self._retry(commit, error_code, message, now_ms)
         elif reaction is Reaction.REPORT:
             self._finish(commit, CommitFailure.ERROR, error_code, message)
@@ -226,7 +223,7 @@ class Commits:
 
     def _retry(self, commit: Commit, error_code: ErrorCode, message: str, now_ms: int) -> None:
         if commit.kind.is_repeated:
-            commit.retry_ms = now_ms + self._backoff.wait_ms(commit.attempts)
+            commit.retry_ms = now_ms + self._parts.backoff.wait_ms(commit.attempts)
             commit.attempts += 1
         else:
             self._finish(commit, CommitFailure.RETRIABLE, error_code, message)
@@ -250,14 +247,14 @@ class Commits:
         """Report the results of asynchronous commits in the order of their completion."""
         for commit in self._completed:
             assert commit.outcome is not None
-            self._outputs.append(commit.outcome)
+            self._parts.outputs.append(commit.outcome)
             if commit.kind is CommitKind.AUTO and commit.outcome.failure is CommitFailure.RETRIABLE:
-                self.next_auto_ms = now_ms + self._config.retry_backoff_ms
+                self.next_auto_ms = now_ms + self._parts.config.retry_backoff_ms
         self._completed.clear()
 
     def tick(self, now_ms: int) -> None:
         if self._waiting:
-            self._link.find(now_ms)
+            self._parts.link.find(now_ms)
         if not self._syncs:
             return
         for commit in self._syncs:
@@ -265,15 +262,15 @@ class Commits:
                 if not self._async_in_flight:
                     self._finish(commit, None)
             elif commit.outcome is None and commit.retry_ms is not None and now_ms >= commit.retry_ms:
-                if self._link.node is not None:
+                if self._parts.link.node is not None:
                     self._send(commit, now_ms)
                 else:
-                    self._link.find(now_ms)
+                    self._parts.link.find(now_ms)
             if commit.outcome is None and now_ms >= commit.deadline_ms:
                 self._finish(commit, CommitFailure.TIMED_OUT, ErrorCode.NONE, "its time was over")
         if any(commit.outcome is not None for commit in self._syncs):
             self.report_completed(now_ms)
-            self._outputs += [commit.outcome for commit in self._syncs if commit.outcome is not None]
+            self._parts.outputs += [commit.outcome for commit in self._syncs if commit.outcome is not None]
             self._syncs = [commit for commit in self._syncs if commit.outcome is None]
 
     def give_up(self, now_ms: int) -> None:
@@ -294,7 +291,7 @@ class Commits:
 
     def deadline_ms(self) -> int:
         deadlines = [commit.deadline_ms for commit in self._syncs]
-        if self._link.node is not None:
+        if self._parts.link.node is not None:
             deadlines += [commit.retry_ms for commit in self._syncs if commit.retry_ms is not None and commit.offsets]
         return min(deadlines, default=NEVER_MS)
 
@@ -315,17 +312,13 @@ class Fetch:
 class Fetches:
     """Requests for committed offsets without a result yet."""
 
-    _group_id: str | None
-    _link: CoordinatorLink
-    _membership: Membership
-    _backoff: ExponentialBackoff
-    _outputs: list[Output]
+    _parts: Parts
     _fetches: list[Fetch] = field(factory=list, init=False)
 
     def begin(self, fetch: Fetch, now_ms: int) -> None:
         fetch.retry_ms = now_ms
         self._fetches.append(fetch)
-        if self._membership.has_ended:
+        if self._parts.membership.has_ended:
             self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, _FAILED)
         elif not fetch.partitions:
             fetch.outcome = OffsetsFetched(fetch.fetch_id, {})
@@ -380,11 +373,11 @@ class Fetches:
             self._finish(fetch, error_code, error_code.name)
 
     def _react(self, fetch: Fetch, error_code: ErrorCode, message: str, now_ms: int) -> None:
-        reaction = self._membership.reactions.to(OffsetFetch, error_code)
+        reaction = self._parts.membership.reactions.to(OffsetFetch, error_code)
         if reaction is Reaction.TAKE_EPOCH:
-            reaction = Reaction.RETRY if self._membership.epoch_identity() is not None else Reaction.REPORT
+            reaction = Reaction.RETRY if self._parts.membership.epoch_identity() is not None else Reaction.REPORT
         if reaction is Reaction.FIND_COORDINATOR:
-            self._link.lose(f"error response {error_code.name}")
+            self._parts.link.lose(f"error response {error_code.name}")
         if reaction is Reaction.REPORT:
             self._finish(fetch, error_code, message)
         else:
@@ -392,10 +385,10 @@ class Fetches:
 
     def _malformed(self, fetch: Fetch, message: str) -> None:
         self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, message)
-        self._membership.fail("OffsetFetch", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self._parts.membership.fail("OffsetFetch", ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def _retry(self, fetch: Fetch, now_ms: int) -> None:
-        fetch.retry_ms = now_ms + self._backoff.wait_ms(fetch.attempts)
+        fetch.retry_ms = now_ms + self._parts.backoff.wait_ms(fetch.attempts)
         fetch.attempts += 1
 
     def _finish(self, fetch: Fetch, error_code: ErrorCode, message: str) -> None:
@@ -405,14 +398,14 @@ class Fetches:
     def tick(self, now_ms: int) -> None:
         for fetch in self._fetches:
             if fetch.outcome is None and fetch.retry_ms is not None and now_ms >= fetch.retry_ms:
-                if self._link.node is not None:
+                if self._parts.link.node is not None:
                     self._send(fetch, now_ms)
                 else:
-                    self._link.find(now_ms)
+                    self._parts.link.find(now_ms)
             if now_ms >= fetch.deadline_ms:
                 self._finish(fetch, ErrorCode.REQUEST_TIMED_OUT, "its time was over")
         if any(fetch.outcome is not None for fetch in self._fetches):
-            self._outputs += [fetch.outcome for fetch in self._fetches if fetch.outcome is not None]
+            self._parts.outputs += [fetch.outcome for fetch in self._fetches if fetch.outcome is not None]
             self._fetches = [fetch for fetch in self._fetches if fetch.outcome is None]
 
     def _send(self, fetch: Fetch, now_ms: int) -> None:
@@ -421,12 +414,12 @@ class Fetches:
             by_topic.setdefault(topic, []).append(partition)
         topics = tuple(TopicToFetch(topic, tuple(indexes)) for topic, indexes in by_topic.items())
         fetch.retry_ms = None
-        identity = self._membership.epoch_identity()
-        group = GroupToFetch(self._group_id, topics)
+        identity = self._parts.membership.epoch_identity()
+        group = GroupToFetch(self._parts.config.group_id, topics)
         if identity is not None:
-            group = GroupToFetch(self._group_id, topics, identity.member_id, identity.generation_id)
+            group = GroupToFetch(self._parts.config.group_id, topics, identity.member_id, identity.generation_id)
         request = OffsetFetch((group,), require_stable=True)
-        self._link.send(request, now_ms, fetch)
+        self._parts.link.send(request, now_ms, fetch)
 
     def give_up(self, now_ms: int) -> None:
         for fetch in self._fetches:
@@ -440,6 +433,6 @@ class Fetches:
 
     def deadline_ms(self) -> int:
         deadlines = [fetch.deadline_ms for fetch in self._fetches]
-        if self._link.node is not None:
+        if self._parts.link.node is not None:
             deadlines += [fetch.retry_ms for fetch in self._fetches if fetch.retry_ms is not None]
         return min(deadlines, default=NEVER_MS)

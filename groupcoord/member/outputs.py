@@ -281,16 +281,3 @@ Event = (
     | Closed
 )
 Output = Send | AssignmentNeeded | MetadataNeeded | Event
-
-
-@define(eq=False, repr=False)
-class ListenerGate:
-    """Makes the member wait while the application's listener handles an event."""
-
-    _outputs: list[Output]
-    _waits: bool
-    is_shut: bool = field(default=False, init=False)
-
-    def emit(self, event: Output) -> None:
-        self._outputs.append(event)
-        self.is_shut = self._waits

@@ -12,11 +12,11 @@ from attrs import define, field
 
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID, Heartbeat, HeartbeatResponse, Response
 from groupcoord.errors import ErrorCode
-from groupcoord.member.config import MemberConfig
-from groupcoord.member.coordinator_link import NEVER_MS, CoordinatorLink, ExponentialBackoff
+from groupcoord.member.coordinator_link import NEVER_MS
 from groupcoord.member.error_handling import CLASSIC, Reaction, reaction_to
 from groupcoord.member.membership import TRANSITIONS, CommitRefusal, MemberIdentity, Membership, MemberState
 from groupcoord.member.outputs import CommitFailure, RejoinRequested, Send
+from groupcoord.member.parts import Parts
 
 
 class Generation(NamedTuple):
@@ -81,6 +81,7 @@ class MembershipManager(Membership):
         return self.state is state and self.generation_id == generation_id
 
     def request_rejoin(self, reason: str) -> None:
+        """Join again with the next poll (KIP-568)."""
         if not self.rejoin_needed or self.rejoin_reason != reason:
             self._outputs.append(RejoinRequested(reason))
         self.rejoin_reason = reason
@@ -100,6 +101,7 @@ class MembershipManager(Membership):
     # ------------------------------------------------------------ commits
 
     def commit_identity(self, *, is_auto_assigned: bool) -> MemberIdentity | CommitRefusal:
+        """Return the identity for a commit now."""
         if not is_auto_assigned:
             return MemberIdentity()
         if self.state is MemberState.STABLE:
@@ -109,12 +111,16 @@ class MembershipManager(Membership):
         return CommitRefusal(CommitFailure.COMMIT_FAILED, "the member is not in the group")
 
     def epoch_identity(self) -> MemberIdentity | None:
+        """Return None: there is no member epoch."""
         return None
 
     def commit_refused(
         self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
     ) -> CommitFailure:
-        """An error for an earlier generation never fails the member, and does not reset a member that is joining."""
+        """Apply the error of a commit to the membership, and return how the commit has failed.
+
+        An error for an earlier generation never fails the member, and does not reset a member that is joining.
+        """
         is_current = (identity.generation_id, identity.member_id) == self.generation[:2]
         is_preparing = self.state is MemberState.PREPARING_REBALANCE
         if reaction is Reaction.REJOIN:
@@ -142,10 +148,8 @@ class Heartbeats:
         is_enabled: True from the JoinGroup response until the member is not joined any more.
     """
 
-    _config: MemberConfig
-    _link: CoordinatorLink
+    _parts: Parts
     _membership: MembershipManager
-    _backoff: ExponentialBackoff
     _attempts: int = field(default=0, init=False)
     _request: Heartbeat | None = field(default=None, init=False)
     _request_generation: Generation | None = field(default=None, init=False)
@@ -157,16 +161,16 @@ class Heartbeats:
     def enable(self, now_ms: int) -> None:
         """Start heartbeats and restart all deadlines after a join."""
         self.is_enabled = True
-        self.next_ms = now_ms + self._config.heartbeat_interval_ms
+        self.next_ms = now_ms + self._parts.config.heartbeat_interval_ms
         self.restart_session(now_ms)
         # A poll that has not ended has the later deadline.
-        self.poll_deadline_ms = max(self.poll_deadline_ms, now_ms + self._config.max_poll_interval_ms)
+        self.poll_deadline_ms = max(self.poll_deadline_ms, now_ms + self._parts.config.max_poll_interval_ms)
 
     def restart_session(self, now_ms: int) -> None:
-        self.session_deadline_ms = now_ms + self._config.session_timeout_ms
+        self.session_deadline_ms = now_ms + self._parts.config.session_timeout_ms
 
     def polled(self, until_ms: int) -> None:
-        self.poll_deadline_ms = until_ms + self._config.max_poll_interval_ms
+        self.poll_deadline_ms = until_ms + self._parts.config.max_poll_interval_ms
 
     def tick(self, now_ms: int) -> bool:
         """Send a due heartbeat; return whether the poll deadline has passed."""
@@ -175,17 +179,17 @@ class Heartbeats:
         if not self._membership.is_joined:
             self.is_enabled = False
             return False
-        if self._link.node is not None and now_ms >= self.session_deadline_ms:
-            self._link.lose("session timed out without receiving a heartbeat response")
-        if self._link.node is None:
-            self._link.find(now_ms)
+        if self._parts.link.node is not None and now_ms >= self.session_deadline_ms:
+            self._parts.link.lose("session timed out without receiving a heartbeat response")
+        if self._parts.link.node is None:
+            self._parts.link.find(now_ms)
             return False
         return not self.beat_on(now_ms)
 
     def _make_request(self) -> Heartbeat:
         generation = self._membership.generation
         if self._request is None or self._request_generation is not generation:
-            config = self._config
+            config = self._parts.config
             self._request = Heartbeat(
                 config.group_id or "", generation.generation_id, generation.member_id, config.group_instance_id
             )
@@ -213,7 +217,7 @@ class Heartbeats:
             self._attempts = 0
             self.restart_session(now_ms)
         elif reaction is Reaction.FIND_COORDINATOR:
-            self._link.lose(f"error response {error_code.name}")
+            self._parts.link.lose(f"error response {error_code.name}")
             self.failed(now_ms)
         elif reaction is Reaction.RETRY:
             self.failed(now_ms)
@@ -221,13 +225,15 @@ class Heartbeats:
             self.restart_session(now_ms)  # a response for an earlier generation does not concern this one
         elif reaction is Reaction.FAIL:
             membership.reset(reason, forget_member_id=True)
-            membership.fail("Heartbeat", error_code, f"the instance id {self._config.group_instance_id!r} is fenced")
+            membership.fail(
+                "Heartbeat", error_code, f"the instance id {self._parts.config.group_instance_id!r} is fenced"
+            )
         else:
             membership.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
             self.failed(now_ms)
 
     def failed(self, now_ms: int) -> None:
-        self.next_ms = now_ms + self._backoff.wait_ms(self._attempts)
+        self.next_ms = now_ms + self._parts.backoff.wait_ms(self._attempts)
         self._attempts += 1
 
     def beat_on(self, now_ms: int) -> bool:
@@ -235,16 +241,16 @@ class Heartbeats:
         if now_ms >= self.session_deadline_ms or now_ms >= self.poll_deadline_ms:
             return False
         if now_ms >= self.next_ms:
-            self.next_ms = now_ms + self._config.heartbeat_interval_ms
-            self._link.send(self._make_request(), now_ms, self._request_generation)
+            self.next_ms = now_ms + self._parts.config.heartbeat_interval_ms
+            self._parts.link.send(self._make_request(), now_ms, self._request_generation)
         return True
 
     def answered(self, now_ms: int) -> None:
         self._attempts = 0
-        self.session_deadline_ms = now_ms + self._config.session_timeout_ms
+        self.session_deadline_ms = now_ms + self._parts.config.session_timeout_ms
 
     def deadline_ms(self) -> int:
         """Return when :meth:`tick` is due, except for the lookup of the coordinator."""
-        if not self.is_enabled or self._link.node is None or not self._membership.is_joined:
+        if not self.is_enabled or self._parts.link.node is None or not self._membership.is_joined:
             return NEVER_MS
         return min(self.next_ms, self.session_deadline_ms, self.poll_deadline_ms)

@@ -19,7 +19,7 @@ from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
 from groupcoord.errors import ConfigError
 from groupcoord.member.assignors import ASSIGNORS, Assignor, RebalanceProtocol
 from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded
-from groupcoord.member.protocol import Parts
+from groupcoord.member.parts import Parts
 
 BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors that assign partitions of subscribed topics only."""

@@ -51,7 +51,7 @@ from groupcoord.member.outputs import (
     PartitionsRevoked,
     Send,
 )
-from groupcoord.member.protocol import CloseOperation, GroupProtocol, Parts
+from groupcoord.member.parts import CloseOperation, Parts
 from groupcoord.member.subscription import SubscriptionKind
 
 REASON_LENGTH_MAX = 255
@@ -74,7 +74,7 @@ class _Step(Enum):
 
 
 @define(eq=False, repr=False)
-class ClassicProtocol(GroupProtocol):
+class ClassicProtocol:
     """``group.protocol=classic`` as in the Java consumer, with the rebalance in progress, if any."""
 
     _parts: Parts
@@ -96,13 +96,13 @@ class ClassicProtocol(GroupProtocol):
 
     @_heartbeats.default
     def _make_heartbeats(self) -> Heartbeats:
-        parts = self._parts
-        return Heartbeats(parts.config, parts.link, self._membership, parts.backoff)
+        return Heartbeats(self._parts, self._membership)
 
     # ------------------------------------------------------------ properties
 
     @property
     def can_subscribe(self) -> bool:
+        """True if the member can assign."""
         return bool(self._assignors)
 
     @property
@@ -112,6 +112,7 @@ class ClassicProtocol(GroupProtocol):
     # ------------------------------------------------------------ responses
 
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
+        """Handle a response."""
         request = send.request
         if isinstance(request, Heartbeat):
             self._heartbeats.receive(send, response, now_ms)
@@ -134,6 +135,7 @@ class ClassicProtocol(GroupProtocol):
                 self._synced(response)
 
     def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
+        """Handle a request without a response."""
         if isinstance(send.request, Heartbeat):
             self._heartbeats.failed(now_ms)
         elif isinstance(send.request, JoinGroup | SyncGroup):
@@ -141,6 +143,7 @@ class ClassicProtocol(GroupProtocol):
             self._fail(type(send.request).__name__, error_code, reaction, f"no answer: {error_code.name}")
 
     def answered(self, send: Send, response: Response, now_ms: int) -> bool:
+        """Handle a Heartbeat response of a quiet member if it changes nothing; return whether that is so."""
         if not isinstance(send.request, Heartbeat) or not isinstance(response, HeartbeatResponse):
             return False
         if response.error_code is not ErrorCode.NONE:
@@ -153,27 +156,33 @@ class ClassicProtocol(GroupProtocol):
         self._heartbeats.restart_session(now_ms)
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
+        """Handle a failed lookup. ``may_repeat`` is False if the error is not retriable."""
         self._parts.commits.lookup_failed(error_code)
         if not may_repeat:
             self._membership.fail("FindCoordinator", error_code, error_code.name)
 
     def metadata_updated(self, now_ms: int) -> None:
+        """Handle new topic metadata before the next poll."""
         self._parts.topic_metadata.take_snapshot(self._parts.subscription.watched_topics())
         self._continue_leading(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
+        """Handle the result of an assignor."""
         self._continue_leading(now_ms, computed)
 
     # ------------------------------------------------------------ time
 
     def beat_on(self, now_ms: int) -> bool:
+        """Send the heartbeat of a quiet member if nothing else is due; return whether that is so."""
         return self._heartbeats.beat_on(now_ms)
 
     def tick(self, now_ms: int) -> None:
+        """Send due heartbeats, and leave after the poll deadline."""
         if self._heartbeats.tick(now_ms):
             self.leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms)
 
     def settle(self, now_ms: int) -> None:
+        """Do what does not wait for a poll, after each input."""
         if self._heartbeats.is_enabled and self._parts.link.node is None:
             self._heartbeats.tick(now_ms)
 
@@ -184,6 +193,7 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def is_busy(self) -> bool:
+        """True if polls have something to do before the assignment is complete."""
         return (
             self._membership.rejoin_needed
             or self._is_joining
@@ -193,6 +203,7 @@ class ClassicProtocol(GroupProtocol):
         )
 
     def polled(self, until_ms: int) -> None:
+        """Set the end of the application's current poll."""
         self._heartbeats.polled(until_ms)
 
     def _note_changes(self) -> None:
@@ -203,9 +214,10 @@ class ClassicProtocol(GroupProtocol):
                 self._membership.request_rejoin("subscription has changed")
 
     def progress(self, now_ms: int) -> bool:
+        """Execute the work of a poll as far as possible; return whether all is done."""
         while self.is_busy:
             self._note_changes()
-            if self._parts.gate.is_shut or self._membership.has_ended:
+            if self._parts.awaits_listener or self._membership.has_ended:
                 return False
             if self._step is not _Step.NONE:
                 self._listener_done(now_ms)
@@ -227,7 +239,8 @@ class ClassicProtocol(GroupProtocol):
         return True
 
     def progress_deadline_ms(self) -> int:
-        if not self.is_busy or self._parts.gate.is_shut or self._parts.link.node is None:
+        """Return when :meth:`progress` is due without any input."""
+        if not self.is_busy or self._parts.awaits_listener or self._parts.link.node is None:
             return NEVER_MS
         is_committing = self._commit is not None and self._commit.outcome is None
         deadline_ms = self._commit_deadline_ms if is_committing else self._retry_ms
@@ -265,14 +278,14 @@ class ClassicProtocol(GroupProtocol):
         self._kept = ()
         if self._membership.is_stranger:
             if owned:
-                self._parts.gate.emit(PartitionsLost(owned))
+                self._parts.emit(PartitionsLost(owned))
         elif self._protocol is RebalanceProtocol.EAGER:
-            self._parts.gate.emit(PartitionsRevoked(owned))
+            self._parts.emit(PartitionsRevoked(owned))
         else:
             topics = set(self._parts.subscription.topics)
             self._kept = tuple(partition for partition in owned if partition.topic in topics)
             if len(self._kept) < len(owned):
-                self._parts.gate.emit(PartitionsRevoked(tuple(p for p in owned if p.topic not in topics)))
+                self._parts.emit(PartitionsRevoked(tuple(p for p in owned if p.topic not in topics)))
         return True
 
     def _has_committed(self, now_ms: int) -> bool:
@@ -487,7 +500,7 @@ class ClassicProtocol(GroupProtocol):
             self._kept = tuple(partition for partition in owned if partition in assigned)
             revoked = tuple(partition for partition in owned if partition not in assigned)
             if revoked:
-                self._parts.gate.emit(PartitionsRevoked(revoked))
+                self._parts.emit(PartitionsRevoked(revoked))
                 membership.request_rejoin("need to revoke partitions and re-join")
 
     def _assign(self, now_ms: int) -> None:
@@ -502,7 +515,7 @@ class ClassicProtocol(GroupProtocol):
         self._parts.subscription.assign_from_group(given.partitions)
         self._parts.topic_metadata.is_fresh = False
         self._step = _Step.ASSIGNING
-        self._parts.gate.emit(PartitionsAssigned(added))
+        self._parts.emit(PartitionsAssigned(added))
         if problem is not None:
             self._membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
@@ -520,6 +533,7 @@ class ClassicProtocol(GroupProtocol):
     # ------------------------------------------------------------ leaving
 
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
+        """Leave the group if the member is in it."""
         membership, config, link = self._membership, self._parts.config, self._parts.link
         if membership.state in (MemberState.UNJOINED, MemberState.CLOSED):
             return
@@ -535,19 +549,22 @@ class ClassicProtocol(GroupProtocol):
         membership.reset("consumer pro-actively leaving the group", forget_member_id=True, has_left=True)
 
     def begin_closing(self) -> None:
+        """Stop heartbeats: the last commits are done."""
         self._heartbeats.is_enabled = False
 
     def drop_all(self) -> None:
+        """Emit the revocation of all partitions before leaving, or their loss if ownership is uncertain."""
         self._cut_short()
         owned = tuple(self._parts.subscription.positions)
         if not self._parts.subscription.is_auto_assigned or not owned:
             return
         if self._membership.is_stranger or self._membership.is_rebalancing or self._membership.has_ended:
-            self._parts.gate.emit(PartitionsLost(owned))
+            self._parts.emit(PartitionsLost(owned))
         else:
-            self._parts.gate.emit(PartitionsRevoked(owned))
+            self._parts.emit(PartitionsRevoked(owned))
 
     def recover(self) -> None:
+        """Restart after a failure."""
         self._membership.reset("the application goes on after a failure", forget_member_id=False)
         self._membership.move(MemberState.UNJOINED)
         self._cut_short()
@@ -555,6 +572,9 @@ class ClassicProtocol(GroupProtocol):
         self._is_joining = False
         self._assignment = self._failure = self._leading = self._commit = self._commit_deadline_ms = None
         self._retry_ms = None
+
+    def rest(self) -> None:
+        """Do nothing: a failed member may recover."""
 
     def _cut_short(self) -> None:
         """Stop waiting for the listener; the partitions reported to it are gone nevertheless."""
