@@ -10,12 +10,17 @@ from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b, sha256
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from groupcoord.core.router.authorization import UNRESTRICTED, Permissions
 from groupcoord.messages import Request, Response
+
+if TYPE_CHECKING:
+    from groupcoord.sim.actors.clients import ScriptedClient
+    from groupcoord.sim.actors.consumers import Consumer
+    from groupcoord.sim.cluster.nodes import CoordinatorNode
 
 MASK = 2**64 - 1
 
@@ -227,27 +232,6 @@ MEMBER_ID_REQUIRED and UNKNOWN_MEMBER_ID.
 """
 
 
-class Client(Protocol):
-    """Client as seen by the network."""
-
-    def receive(self, connection: SimulatedConnection, correlation_id: int, response: Response) -> None: ...
-
-    def disconnected(self, connection: SimulatedConnection) -> None: ...
-
-
-class Server(Protocol):
-    """Node as seen by the network."""
-
-    node_id: int
-    is_up: bool
-
-    def receive(self, exchange: Exchange) -> None:
-        """Handle a request."""
-
-    def disconnected(self, connection: SimulatedConnection) -> None:
-        """Handle the end of a watched connection."""
-
-
 @define(eq=False)
 class Exchange:
     """Request on a connection, to which its response belongs."""
@@ -268,9 +252,9 @@ class SimulatedConnection:
         is_silent: True if messages are lost without notification, so that only timeouts detect it.
     """
 
-    client: Client
+    client: Consumer | ScriptedClient
     client_number: int
-    server: Server
+    server: CoordinatorNode
     key: int
     rank: int
     is_listening: bool = True
@@ -299,7 +283,9 @@ class Network:
         self._scheduler = scheduler
         self._seed = seed
 
-    def connect(self, client: Client, client_number: int, server: Server) -> SimulatedConnection:
+    def connect(
+        self, client: Consumer | ScriptedClient, client_number: int, server: CoordinatorNode
+    ) -> SimulatedConnection:
         key = stable_number(self._seed, client_number, server.node_id, self._scheduler.time_ms)
         return SimulatedConnection(client, client_number, server, key, rank_of_arrival(client_number))
 

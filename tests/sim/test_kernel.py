@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -191,14 +193,12 @@ class Coordinator:
         self.answers.append((ticket.number, type(error)))
 
 
-def node_log(log: ClusterLog, scheduler: Scheduler) -> tuple[NodeLog, Coordinator, list[int]]:
+def node_log(log: ClusterLog) -> tuple[NodeLog, Coordinator, list[int]]:
     """Return node 1's way to a log that it leads, its coordinator, and the partitions that failed."""
     log.leaders[0] = Leader(1, 0)
     failed: list[int] = []
-    way, coordinator = (
-        NodeLog(log, 1, lambda index: log.leaders[index].node_id == 1, scheduler, lambda _: None, failed.append),
-        Coordinator(),
-    )
+    node: Any = SimpleNamespace(node_id=1, leads=lambda index: log.leaders[index].node_id == 1)
+    way, coordinator = NodeLog(log, node, lambda _: None, failed.append), Coordinator()
     way.connect(coordinator)
     return way, coordinator, failed
 
@@ -219,7 +219,7 @@ def test_writes_never_overtake_each_other(faults: list[tuple[int, int, int]], ti
     log = ClusterLog(
         scheduler, 1, seed=1, flush_ms=flush_ms, faults=[StoreFault(s, s + d, slow_ms) for s, d, slow_ms in faults]
     )
-    way, coordinator, _ = node_log(log, scheduler)
+    way, coordinator, _ = node_log(log)
     for number, time_ms in enumerate(sorted(times)):
         scheduler.run_until(time_ms)
         base_offset = way.append(0, Ticket(0, number), records())
@@ -234,7 +234,7 @@ def test_a_node_that_was_replaced_writes_nothing() -> None:
     """Appends that wait when another node becomes the leader fail, in order; what comes then is refused at once."""
     scheduler = Scheduler(0)
     log = ClusterLog(scheduler, 1, seed=1, flush_ms=10)
-    way, coordinator, _ = node_log(log, scheduler)
+    way, coordinator, _ = node_log(log)
     assert [way.append(0, Ticket(0, number), records()) for number in range(2)] == [None, None]
     log.leaders[0] = Leader(2, 1)
     with pytest.raises(NotLeaderError):
@@ -249,7 +249,7 @@ def test_an_unknown_outcome_fails_the_partition() -> None:
     """With an append of unknown outcome, all that wait are answered by the load that must follow."""
     scheduler = Scheduler(0)
     log = ClusterLog(scheduler, 1, seed=1, flush_ms=10)
-    way, coordinator, failed = node_log(log, scheduler)
+    way, coordinator, failed = node_log(log)
     log.refusal = lambda partition, now_ms: AppendTimedOutError("injected")  # type: ignore[method-assign]
     for number in range(5):
         way.append(0, Ticket(0, number), records())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from groupcoord.errors import ErrorCode
@@ -40,10 +40,13 @@ from groupcoord.messages import (
     Request,
     Response,
 )
-from groupcoord.sim.actors.environment import Claim, GroupOptions, GroupProtocol, PartitionOfGroup, Stage, listed
-from groupcoord.sim.actors.observations import GroupObservations, head
+from groupcoord.sim.actors.environment import Claim, GroupProtocol, PartitionOfGroup, listed
+from groupcoord.sim.actors.observations import head
 from groupcoord.sim.cluster.topics import indices_of
 from groupcoord.sim.kernel import LocalClock, SimulatedConnection, mixed, rank_of_deadline, stable_number, stream
+
+if TYPE_CHECKING:
+    from groupcoord.sim.actors.groups import SimulatedGroup
 
 FOREVER_MS = 10**12
 """Poll timeout of an application that only polls."""
@@ -53,18 +56,6 @@ RESTART_PAUSE_MS = 3_000
 
 COMMITS_BEFORE_IT_GIVES_UP = (MemberState.PREPARING_REBALANCE, MemberState.RECONCILING)
 """States in which a member commits before a revocation."""
-
-
-class GroupOfConsumers(Protocol):
-    """Group of a consumer, and listener for its events."""
-
-    options: GroupOptions
-    stage: Stage
-    observations: GroupObservations
-
-    def disturbed(self) -> None: ...
-
-    def heartbeat_answered(self, consumer: Consumer) -> None: ...
 
 
 class Consumer:
@@ -79,7 +70,7 @@ class Consumer:
         given_up: partitions revoked for other members, with the generation at that time.
     """
 
-    def __init__(self, number: int, index: int, group: GroupOfConsumers) -> None:
+    def __init__(self, number: int, index: int, group: SimulatedGroup) -> None:
         options, stage = group.options, group.stage
         self.number = number
         self.name = f"{options.group_id}-{index}"

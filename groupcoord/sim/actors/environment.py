@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from attrs import define, evolve, field, frozen
@@ -16,6 +16,9 @@ from groupcoord.sim.actors.observations import ShareRecords, StreamsTasks, Trans
 from groupcoord.sim.cluster.nodes import SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel import Scheduler, Trace
+
+if TYPE_CHECKING:
+    from groupcoord.sim.laws.run_laws import RunLaws
 
 
 @define
@@ -142,16 +145,6 @@ class Claim(NamedTuple):
     is_stale: bool = False
 
 
-class OwnershipObserver(Protocol):
-    """Observer of the partitions that consumers believe to own."""
-
-    def assigned(self, claim: Claim, key: PartitionOfGroup) -> None: ...
-
-    def given_up(self, consumer: str, key: PartitionOfGroup) -> None: ...
-
-    def joined(self, group_id: str, generation_id: int) -> None: ...
-
-
 @define(eq=False, slots=False)
 class Stage:
     """Environment of all actors of a run.
@@ -165,7 +158,7 @@ class Stage:
     scheduler: Scheduler
     cluster: SimulatedCluster
     trace: Trace
-    ownership: OwnershipObserver
+    ownership: RunLaws
     transactions: Transactions
     client_count: int
     operations: Counter[ClientOperation] = field(factory=Counter)

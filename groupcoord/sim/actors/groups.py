@@ -57,7 +57,7 @@ class Seat(NamedTuple):
 
 
 class SimulatedGroup:
-    """Consumers of one group; a :class:`~groupcoord.sim.actors.consumers.GroupOfConsumers`."""
+    """Consumers of one group."""
 
     def __init__(self, options: GroupOptions, stage: Stage, first_number: int) -> None:
         self.options = options

@@ -6,9 +6,8 @@ are made by the code of real replicas."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
@@ -19,14 +18,15 @@ from groupcoord.cluster.slot_store import SNAPSHOT_BYTES_MIN, SlotStore
 from groupcoord.cluster.slot_writer import UNKNOWN, Operation, Put, Read, Unknown
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.host_queries import ShareCoordinatorAnswered
 from groupcoord.laws import require
 from groupcoord.log_store import LogRecord, StorageError, Ticket
-from groupcoord.messages import Response
 from groupcoord.records.batches import encode_batch, iter_batches
-from groupcoord.sim.cluster.log import NOBODY, ClusterLog, Leader, NodeLog
-from groupcoord.sim.kernel import WORLD_RANK, Exchange, Network, Scheduler, ignore, mixed, rank_of_node, stable_number
+from groupcoord.sim.cluster.log import NOBODY, Leader, NodeLog
+from groupcoord.sim.kernel import WORLD_RANK, mixed, rank_of_node, stable_number
 from groupcoord.storage.log.segment_files import all_records
+
+if TYPE_CHECKING:
+    from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 
 
 @frozen
@@ -86,160 +86,51 @@ class ClusterOptions:
     load_step_ms: int = 10
 
 
-class NodeProcess(ABC):
-    """Process of a node, and the leaders that it knows.
-
-    Its actions wait while it is stalled, and are dropped when it has ended.
-
-    Attributes:
-        leaders_known: last leader and epoch of each log partition of which the node was notified.
-    """
-
-    def __init__(self, node_id: int, scheduler: Scheduler, leaders: Sequence[Leader]) -> None:
-        self.node_id = node_id
-        self.name = f"node {node_id}"
-        self.is_up = False
-        self.stalled_until_ms = 0
-        self.leaders_known: list[tuple[int, int]] = []
-        self._scheduler = scheduler
-        self._leaders = leaders
-        self._life = 0
-
-    def at(self, time_ms: int, act: Callable[[Any], None], argument: Any = None) -> None:
-        """Schedule an action of the present process."""
-        self._scheduler.at(time_ms, rank_of_node(self.node_id), self._go_on, (self._life, act, argument))
-
-    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
-        """Return whether the process is stalled. If so, schedule the action for when it continues."""
-        if self._scheduler.time_ms >= self.stalled_until_ms:
-            return False
-        self.at(self.stalled_until_ms, act, argument)
-        return True
-
-    def _go_on(self, action: tuple[int, Callable[[Any], None], Any]) -> None:
-        life, act, argument = action
-        if life == self._life and self.is_up and not self.is_stalled(act, argument):
-            act(argument)
-
-    def known_leader(self, partition: int) -> int:
-        return self.leaders_known[partition][0]
-
-    def led_epoch(self, partition: int) -> int | None:
-        """Return the epoch in which this node leads a log partition, as far as it knows, or None."""
-        node_id, epoch = self.leaders_known[partition]
-        return epoch if node_id == self.node_id else None
-
-    def leads(self, partition: int) -> bool:
-        leader = self._leaders[partition]
-        return leader.node_id == self.node_id and self.leaders_known[partition] == leader
-
-    @abstractmethod
-    def leader_changed(self, change: tuple[int, int, int]) -> None: ...
-
-    @abstractmethod
-    def load_shared(self, partition: int, epoch: int) -> None: ...
-
-    @abstractmethod
-    def settle_after(self, partition: int) -> None: ...
-
-    @abstractmethod
-    def settle_all(self) -> None: ...
-
-    @abstractmethod
-    def failed(self, partition: int) -> None: ...
-
-    @abstractmethod
-    def send_answer(self, exchange: Exchange, response: Response) -> None: ...
-
-    @abstractmethod
-    def found_out(self, found: ShareCoordinatorAnswered) -> None: ...
-
-
-class Leading(ABC):
+class Leading:
     """Leaders of log partitions, and their changes.
 
     A place is the unit with one owner: a log partition, or the whole log. Without ``lease_ms`` there are no owners.
-
-    Attributes:
-        on_look: called after an ownership check with the place, the owner's epoch, and the start of its lease.
     """
 
     place_count = 1
 
-    def __init__(self, log: ClusterLog, lease_ms: int | None) -> None:
-        self.log = log
+    def __init__(self, cluster: SimulatedCluster, lease_ms: int | None) -> None:
         self.lease_ms = lease_ms
-        self.nodes: Sequence[NodeProcess] = ()
-        self.on_change: Callable[[str, str], None] = ignore
-        self.on_look: Callable[[int, int, int], None] = ignore
-
-    @abstractmethod
-    def way_of(self, node: NodeProcess, life: int) -> NodeLog | SharedWay: ...
-
-    @abstractmethod
-    def start(self) -> None: ...
-
-    @abstractmethod
-    def move(self, partition: int, node: NodeProcess) -> None:
-        """Move a log partition to another node if that is up."""
-
-    def is_missing(self, node: NodeProcess, *, is_dead: bool) -> None:  # noqa: B027
-        """Handle a node that crashed or stalled."""
-
-    def is_back(self, node: NodeProcess) -> None:  # noqa: B027
-        """Handle the restart of a node."""
-
-    @abstractmethod
-    def write_foreign(self, partition: int, entry: LogRecord) -> None: ...
-
-    @abstractmethod
-    def owner_of(self, node: NodeProcess, partition: int) -> int:
-        """Return the leader of a log partition that a node knows, or -1."""
-
-    @abstractmethod
-    def epoch_of(self, node: NodeProcess, partition: int) -> int:
-        """Return the epoch in which a node owns a log partition or last owned it, or -1."""
-
-    def has_all(self, node: NodeProcess, partition: int) -> bool:
-        """Return whether a node that does not lead a log partition knows all its records."""
-        return False
-
-    @abstractmethod
-    def place(self, partitions: Collection[int]) -> int | None:
-        """Return the place with the owner that answers for log partitions, or None if they have several."""
+        self._cluster = cluster
+        self._log = cluster.log
+        self._scheduler = cluster.scheduler
 
 
 class Controlled(Leading):
     """Leaders elected by a controller. With a lease the log is owned: one node owns all of it until a take-over."""
 
-    def __init__(self, scheduler: Scheduler, options: ClusterOptions, log: ClusterLog, seed: int) -> None:
-        super().__init__(log, options.lease_ms)
-        self._scheduler = scheduler
-        self._options = options
-        self._epochs = [-1] * len(log.leaders)
-        self._last_notices_ms = [0] * options.node_count
-        self._notice_key = stable_number(seed, "words of the controller")
-        log.on_look = lambda epoch, began_ms: self.on_look(0, epoch, began_ms)
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        super().__init__(cluster, cluster.options.lease_ms)
+        self._epochs = [-1] * len(self._log.leaders)
+        self._last_notices_ms = [0] * cluster.options.node_count
+        self._notice_key = stable_number(cluster.seed, "words of the controller")
 
-    def way_of(self, node: NodeProcess, life: int) -> NodeLog | SharedWay:
-        return NodeLog(
-            self.log, node.node_id, node.leads, self._scheduler, node.settle_after, node.failed, self.lease_ms
-        )
+    def way_of(self, node: CoordinatorNode, life: int) -> NodeLog:
+        """Return the access to the log of a node's process."""
+        return NodeLog(self._log, node, node.settle_after, node.failed, self.lease_ms)
 
     def start(self) -> None:
+        """Elect the first leaders."""
         for partition in range(len(self._epochs)):
-            self._elect(partition, self.nodes[partition % len(self.nodes) if self.lease_ms is None else 0])
+            self._elect(
+                partition, self._cluster.nodes[partition % len(self._cluster.nodes) if self.lease_ms is None else 0]
+            )
 
-    def _elect(self, partition: int, leader: NodeProcess) -> None:
+    def _elect(self, partition: int, leader: CoordinatorNode) -> None:
         """Elect a leader. The notification reaches each node after its own delay, in order."""
         self._epochs[partition] = epoch = self._epochs[partition] + 1
-        former, lease_ms, node_id = self.log.leaders[partition], self.lease_ms, leader.node_id
-        self.log.leaders[partition] = Leader(node_id, epoch)
-        for node in self.nodes:
+        former, lease_ms, node_id = self._log.leaders[partition], self.lease_ms, leader.node_id
+        self._log.leaders[partition] = Leader(node_id, epoch)
+        for node in self._cluster.nodes:
             # The former owner of an owned log is not notified: its successor waits until its lease has expired.
             if node.is_up and (lease_ms is None or node is leader or node.node_id != former.node_id):
                 number = mixed(self._notice_key + partition * 1_000 + node.node_id, epoch)
-                heard_ms = self._scheduler.time_ms + 1 + number % self._options.metadata_delay_max_ms
+                heard_ms = self._scheduler.time_ms + 1 + number % self._cluster.options.metadata_delay_max_ms
                 if lease_ms is not None and former != NOBODY and node is leader:
                     heard_ms = self._scheduler.time_ms + lease_ms
                 heard_ms = self._last_notices_ms[node.node_id - 1] = max(
@@ -247,49 +138,59 @@ class Controlled(Leading):
                 )
                 self._scheduler.at(heard_ms, WORLD_RANK, node.leader_changed, (partition, node_id, epoch))
 
-    def move(self, partition: int, node: NodeProcess) -> None:
-        if node.is_up and self.log.leaders[partition].node_id != node.node_id:
+    def move(self, partition: int, node: CoordinatorNode) -> None:
+        """Move a log partition to another node if that is up."""
+        if node.is_up and self._log.leaders[partition].node_id != node.node_id:
             moved = [partition] if self.lease_ms is None else list(range(len(self._epochs)))
             words = f"log partition {partition} moves" if len(moved) == 1 else f"log partitions {_listed(moved)} move"
-            self.on_change("controller", f"{words} to {node.name}")
+            self._cluster.on_change("controller", f"{words} to {node.name}")
             for index in moved:
                 self._elect(index, node)
 
-    def is_missing(self, node: NodeProcess, *, is_dead: bool) -> None:
-        detection_ms = self._options.failure_detection_ms
+    def is_missing(self, node: CoordinatorNode, *, is_dead: bool) -> None:
+        """Handle a node that crashed or stalled."""
+        detection_ms = self._cluster.options.failure_detection_ms
         if detection_ms is not None and (is_dead or self.lease_ms is not None):
             self._scheduler.at(self._scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
 
-    def _take_over(self, dead: NodeProcess) -> None:
+    def _take_over(self, dead: CoordinatorNode) -> None:
         now_ms = self._scheduler.time_ms
-        alive = [node for node in self.nodes if node.is_up and node.stalled_until_ms <= now_ms]
+        alive = [node for node in self._cluster.nodes if node.is_up and node.stalled_until_ms <= now_ms]
         if (dead.is_up and dead.stalled_until_ms <= now_ms) or not alive:
             return
-        led = [index for index, leader in enumerate(self.log.leaders) if leader.node_id == dead.node_id]
+        led = [index for index, leader in enumerate(self._log.leaders) if leader.node_id == dead.node_id]
         if led:
-            self.on_change("controller", f"log partitions {_listed(led)} of {dead.name} move to others")
+            self._cluster.on_change("controller", f"log partitions {_listed(led)} of {dead.name} move to others")
         for place, partition in enumerate(led):
             place = place if self.lease_ms is None else 0  # an owned log moves as a whole
             self._elect(partition, alive[(place + dead.node_id) % len(alive)])
 
-    def is_back(self, node: NodeProcess) -> None:
-        for partition, leader in enumerate(self.log.leaders):
+    def is_back(self, node: CoordinatorNode) -> None:
+        """Handle the restart of a node."""
+        for partition, leader in enumerate(self._log.leaders):
             if leader.node_id == node.node_id or leader == NOBODY:
                 self._elect(partition, node)
             else:
                 node.leader_changed((partition, leader.node_id, leader.epoch))
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
-        self.log.write_foreign(partition, entry)
+        self._log.write_foreign(partition, entry)
 
-    def owner_of(self, node: NodeProcess, partition: int) -> int:
-        return node.leaders_known[partition][0]
+    def owner_of(self, node: CoordinatorNode, partition: int) -> int:
+        """Return the leader of a log partition that a node knows, or -1."""
+        return node.known_leader(partition)
 
-    def epoch_of(self, node: NodeProcess, partition: int) -> int:
+    def epoch_of(self, node: CoordinatorNode, partition: int) -> int:
+        """Return the epoch in which a node owns a log partition or last owned it, or -1."""
         # Only an owned log has owners, and it is a single place.
         return max((epoch for node_id, epoch in node.leaders_known if node_id == node.node_id), default=-1)
 
+    def has_all(self, node: CoordinatorNode, partition: int) -> bool:
+        """Return False: a node that does not lead a log partition may not know all its records."""
+        return False
+
     def place(self, partitions: Collection[int]) -> int:
+        """Return the place with the owner that answers for log partitions."""
         return 0
 
 
@@ -330,15 +231,6 @@ class Filled(NamedTuple):
     appends: list[list[LogRecord]]
 
 
-class Fencer(Protocol):
-    """Process that puts fences, as seen by the engine."""
-
-    node_id: int
-
-    def wants(self, partition: int) -> bool:
-        """Return whether it runs, and owns a log partition or is taking it over."""
-
-
 class SharedSlots:
     """Engine, and the records in its slots.
 
@@ -346,20 +238,18 @@ class SharedSlots:
     put. Until then its outcome is unknown.
     """
 
-    def __init__(self, log: ClusterLog, scheduler: Scheduler, options: ReplicaOptions, seed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, options: ReplicaOptions) -> None:
         self.options = options
-        self.on_look: Callable[[int, int, int], None] = ignore
-        self.on_fence: Callable[[int, int], None] = ignore
-        self._log = log
-        self._scheduler = scheduler
+        self._cluster = cluster
+        self._log = log = cluster.log
         self._engine = MemorySlotLog()
-        self._chance_key = stable_number(seed, "chance of the engine")
-        self._fencers: dict[bytes, Fencer] = {}
+        self._chance_key = stable_number(cluster.seed, "chance of the engine")
+        self._fencers: dict[bytes, SharedWay] = {}
         self._filled: list[list[Filled]] = [[] for _ in log.leaders]
         self._ends = [0] * len(log.leaders)
-        self._last_fences: list[dict[int, Fencer]] = [{} for _ in log.leaders]  # by slot, after all other slots
+        self._last_fences: list[dict[int, SharedWay]] = [{} for _ in log.leaders]  # by slot, after all other slots
 
-    def new_tag(self, fencer: Fencer) -> bytes:
+    def new_tag(self, fencer: SharedWay) -> bytes:
         tag = (len(self._fencers) + 1).to_bytes(TAG_BYTES, "big")
         self._fencers[tag] = fencer
         return tag
@@ -375,12 +265,12 @@ class SharedSlots:
         )
 
     def beat(self, name: str, content: bytes) -> list[Beat]:
-        self._engine.now_ms = self._scheduler.time_ms
+        self._engine.now_ms = self._cluster.scheduler.time_ms
         return at_once(self._engine.beat(name, content))
 
     def carry_out(self, partition: int, operation: Operation) -> Result:
         """Execute an operation; its outcome is unknown while the log refuses. A lagging replica returns half."""
-        now_ms = self._scheduler.time_ms
+        now_ms = self._cluster.scheduler.time_ms
         error = self._log.refusal(partition, now_ms)
         if error is not None and not (error.outcome_unknown and self._log.survivors(partition, 1)):
             return UNKNOWN
@@ -398,7 +288,7 @@ class SharedSlots:
             fencer = self._last_fences[partition][put.slot] = self._fencers[message.tag]
             self.heard(partition, put.slot)
             self._log.leaders[partition] = Leader(fencer.node_id, put.slot)
-            self.on_fence(fencer.node_id, partition)
+            self.report_fence(fencer.node_id, partition)
             return
         self._last_fences[partition].clear()
         if message.kind is Kind.BATCHES:
@@ -406,6 +296,9 @@ class SharedSlots:
             self._filled[partition].append(Filled(put.slot, appends))
         elif message.kind is Kind.MANIFEST:
             self._log.has_snapshot.add(partition)
+
+    def report_fence(self, node_id: int, partition: int) -> None:
+        self._cluster.on_change(f"node {node_id}", f"takes log partition {partition} over")
 
     def heard(self, partition: int, last_slot: int) -> None:
         """Add the records of slots up to ``last_slot`` to the cluster's log."""
@@ -427,7 +320,7 @@ class SharedSlots:
         self._take(partition, put)
 
     def _lags(self, partition: int) -> bool:
-        return mixed(self._chance_key + partition, self._scheduler.time_ms) % 100 < self.options.stale_percent
+        return mixed(self._chance_key + partition, self._cluster.scheduler.time_ms) % 100 < self.options.stale_percent
 
     def comes_late(self, moment: int) -> bool:
         return mixed(self._chance_key, ~moment) % 100 < self.options.late_percent
@@ -448,9 +341,7 @@ class SharedWay:
         answers_late: True while responses are sent that may have waited for an ownership check.
     """
 
-    def __init__(
-        self, node: NodeProcess, name: str, slots: SharedSlots, log: ClusterLog, network: Network, scheduler: Scheduler
-    ) -> None:
+    def __init__(self, node: CoordinatorNode, name: str, slots: SharedSlots, cluster: SimulatedCluster) -> None:
         options = slots.options
         self.store = SlotStore(
             lambda: slots.new_tag(self),
@@ -460,8 +351,8 @@ class SharedWay:
         self.node_id = node.node_id
         self.epochs: dict[int, int] = {}
         self.answers_late = False
-        self._node, self._name, self._slots, self._log = node, name, slots, log
-        self._network, self._scheduler = network, scheduler
+        self._node, self._name, self._slots, self._log = node, name, slots, cluster.log
+        self._network, self._scheduler = cluster.network, cluster.scheduler
         self._key = stable_number("way to the slots", name)
         self._rank = rank_of_node(node.node_id)
         self._sent = 0
@@ -471,8 +362,6 @@ class SharedWay:
         self._is_beat_wanted = False
         self._is_work_noted = False
         self._is_over = False
-        self._coordinator: GroupCoordinator | None = None
-        self._sharing: Sharing | None = None
 
     def connect(self, coordinator: GroupCoordinator) -> None:
         options = self._slots.options
@@ -486,13 +375,8 @@ class SharedWay:
     def cut(self) -> None:
         self._is_over = True
 
-    @property
-    def sharing(self) -> Sharing:
-        assert self._sharing is not None, "it was started"
-        return self._sharing
-
     def owner_of(self, partition: int) -> int:
-        owner = self.sharing.owner_of(partition)
+        owner = self._sharing.owner_of(partition)
         return -1 if owner is None else int(owner.address)
 
     def wants(self, partition: int) -> bool:
@@ -524,7 +408,7 @@ class SharedWay:
         if number != self._beat_number:
             return
         self._beat_number, self._is_beating, self._is_beat_wanted = number + 1, True, False
-        now_ms, key, content = self._scheduler.time_ms, self._moment(), self.sharing.announcement()
+        now_ms, key, content = self._scheduler.time_ms, self._moment(), self._sharing.announcement()
         due = self._beat_number, now_ms, key
         if not self._is_lost(key):
             self._scheduler.at(self._arrival_ms(key), self._rank, self._beat_arrives, (due, content))
@@ -540,11 +424,10 @@ class SharedWay:
         number, began_ms, beats = heard
         if self._is_over or number != self._beat_number or not self._is_beating:
             return
-        assert self._coordinator is not None, "it was started"
         self.answers_late = not self._coordinator.may_answer()
-        to_load = self.sharing.heard(beats, began_ms)
+        to_load = self._sharing.heard(beats, began_ms)
         for partition, epoch in self.store.owned.items():
-            self._slots.on_look(partition, epoch, began_ms)
+            self._log.on_look(partition, epoch, began_ms)
         for partition, epoch in to_load:
             self._node.load_shared(partition, epoch)
         self._end_beat(began_ms)
@@ -552,7 +435,7 @@ class SharedWay:
     def _beat_is_given_up(self, number: int) -> None:
         if number != self._beat_number or not self._is_beating:
             return
-        self.sharing.not_heard(StorageError("the beat was lost"))
+        self._sharing.not_heard(StorageError("the beat was lost"))
         self._end_beat(self._scheduler.time_ms)
 
     def _end_beat(self, began_ms: int) -> None:
@@ -581,7 +464,6 @@ class SharedWay:
         self._is_work_noted = False
         for partition, operation in self.store.next_operations():
             self._send(_Flight(partition, operation, self._moment()))
-        assert self._coordinator is not None, "it was started"
         if self.store.is_look_wanted and not self._coordinator.may_answer():
             self._want_beat()
 
@@ -614,9 +496,9 @@ class SharedWay:
         self.store.done(partition, flight.operation, flight.result)
         self._slots.heard(partition, self.store.last_slot(partition))
         self.epochs.update(self.store.owned)
-        if self.sharing.settle():
+        if self._sharing.settle():
             self._want_beat()
-        self.sharing.snapshot(partition)
+        self._sharing.snapshot(partition)
         self._node.settle_all()
         self._work(None)
 
@@ -624,36 +506,30 @@ class SharedWay:
 class Replicated(Leading):
     """Leaders among replicas, which share the log partitions by a slot log and heartbeats."""
 
-    def __init__(
-        self, scheduler: Scheduler, options: ReplicaOptions, log: ClusterLog, network: Network, seed: int
-    ) -> None:
-        super().__init__(log, options.lease_ms)
-        self.slots = SharedSlots(log, scheduler, options, seed)
-        self.slots.on_look = lambda partition, epoch, began_ms: self.on_look(partition, epoch, began_ms)
-        self.slots.on_fence = self._report_fence
-        self.place_count = len(log.leaders)
-        self._scheduler = scheduler
-        self._network = network
+    def __init__(self, cluster: SimulatedCluster, options: ReplicaOptions) -> None:
+        super().__init__(cluster, options.lease_ms)
+        self.slots = SharedSlots(cluster, options)
+        self.place_count = len(self._log.leaders)
         self._ways: dict[int, SharedWay] = {}
 
-    def _report_fence(self, node_id: int, partition: int) -> None:
-        self.on_change(f"node {node_id}", f"takes log partition {partition} over")
-
-    def way_of(self, node: NodeProcess, life: int) -> SharedWay:
-        name = f"{node.node_id}.{life}"
-        way = SharedWay(node, name, self.slots, self.log, self._network, self._scheduler)
-        self._ways[node.node_id] = way
+    def way_of(self, node: CoordinatorNode, life: int) -> SharedWay:
+        """Return the access to the slots of a node's process."""
+        way = self._ways[node.node_id] = SharedWay(node, f"{node.node_id}.{life}", self.slots, self._cluster)
         return way
 
     def start(self) -> None: ...
 
-    def move(self, partition: int, node: NodeProcess) -> None:
+    def is_missing(self, node: CoordinatorNode, *, is_dead: bool) -> None: ...
+
+    def is_back(self, node: CoordinatorNode) -> None: ...
+
+    def move(self, partition: int, node: CoordinatorNode) -> None:
         """Move a log partition to another replica for a while; a stalled one takes it when it continues."""
         if node.is_up:
-            self.on_change("somebody", f"lets {node.name} take log partition {partition} over")
+            self._cluster.on_change("somebody", f"lets {node.name} take log partition {partition} over")
             self._seize((node, partition))
 
-    def _seize(self, taken: tuple[NodeProcess, int]) -> None:
+    def _seize(self, taken: tuple[CoordinatorNode, int]) -> None:
         node, partition = taken
         if not node.is_stalled(self._seize, taken):
             self._ways[node.node_id].seize(partition)
@@ -661,15 +537,16 @@ class Replicated(Leading):
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
         self.slots.write_foreign(partition, entry)
 
-    def owner_of(self, node: NodeProcess, partition: int) -> int:
+    def owner_of(self, node: CoordinatorNode, partition: int) -> int:
         return self._ways[node.node_id].owner_of(partition)
 
-    def epoch_of(self, node: NodeProcess, partition: int) -> int:
+    def epoch_of(self, node: CoordinatorNode, partition: int) -> int:
         return self._ways[node.node_id].epochs.get(partition, -1)
 
-    def has_all(self, node: NodeProcess, partition: int) -> bool:
+    def has_all(self, node: CoordinatorNode, partition: int) -> bool:
         """Return whether the slots that the node does not know contain only fences of abandoned take-overs."""
         return self._ways[node.node_id].has_all(partition)
 
     def place(self, partitions: Collection[int]) -> int | None:
+        """Return the place with the owner that answers for log partitions, or None if they have several."""
         return next(iter(partitions)) if len(partitions) == 1 else None

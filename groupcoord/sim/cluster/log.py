@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from attrs import define, field, frozen
 
@@ -25,6 +25,9 @@ from groupcoord.log_store import (
     Ticket,
 )
 from groupcoord.sim.kernel import Scheduler, ignore, mixed, rank_of_node, stable_number
+
+if TYPE_CHECKING:
+    from groupcoord.sim.cluster.nodes import CoordinatorNode
 
 REFUSALS: tuple[type[LogStoreError], ...] = (
     NotEnoughReplicasError,
@@ -68,6 +71,7 @@ class ClusterLog:
 
     Attributes:
         fresh: by log partition, the records that were not checked yet.
+        on_look: called after an ownership check with the place, the owner's epoch, and the start of its lease.
         late: by log partition, the last records, whose responses may wait for an ownership check.
         has_snapshot: log partitions whose loads begin with a snapshot.
         unwritten_empties: groups whose latest record has no members and was refused.
@@ -89,11 +93,11 @@ class ClusterLog:
         self._is_compacted = is_compacted
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
         self.on_append: Callable[[Sequence[LogRecord]], None] = ignore
-        self.on_look: Callable[[int, int], None] = ignore
+        self.on_look: Callable[[int, int, int], None] = ignore
         self.late: list[list[LogRecord]] = [[] for _ in range(partition_count)]
         self.has_snapshot: set[int] = set()
         self.unwritten_empties: set[str] = set()
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._flush_ms = flush_ms
         self._faults = tuple(faults)
         self._chance_key = stable_number(seed, "chance of the log")
@@ -121,7 +125,7 @@ class ClusterLog:
         """
         is_compacted = self.is_loaded_compacted(partition)
         entries = self.compacted(partition) if is_compacted else self.memory.read(partition)
-        now_ms = self._scheduler.time_ms
+        now_ms = self.scheduler.time_ms
         percent = max((fault.broken_read_percent for fault in self._active(now_ms)), default=0)
         # Other digits than those that decide refusals.
         if percent and mixed(self._chance_key + partition, now_ms) // 100 % 100 < percent:
@@ -133,7 +137,7 @@ class ClusterLog:
 
     def survivors(self, partition: int, count: int) -> int:
         """Return how many of ``count`` writes with unknown outcome are durable, from the first on."""
-        return mixed(self._chance_key + partition, ~self._scheduler.time_ms) % (count + 1)
+        return mixed(self._chance_key + partition, ~self.scheduler.time_ms) % (count + 1)
 
     def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         entries = records[:]
@@ -189,7 +193,6 @@ class NodeLog:
     """Log store of a node (a :class:`groupcoord.LogStore`), for the lifetime of its process.
 
     Args:
-        leads: returns whether the node leads a log partition and has been notified.
         settle: called with a log partition after results were given to the coordinator.
         failed: called with a log partition that must be loaded again after an append with unknown outcome.
     """
@@ -197,9 +200,7 @@ class NodeLog:
     answers_late: ClassVar = False
 
     _log: ClusterLog
-    _node_id: int
-    _leads: Callable[[int], bool]
-    _scheduler: Scheduler
+    _node: CoordinatorNode
     _settle: Callable[[int], None]
     _failed: Callable[[int], None]
     lease_ms: int | None = None
@@ -215,11 +216,11 @@ class NodeLog:
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         log = self._log
-        if not self._leads(partition):
+        if not self._node.leads(partition):
             log.refused(records)
             raise self._not_ours()
         waiting = self._waiting.get(partition)
-        now_ms = self._scheduler.time_ms
+        now_ms = self._log.scheduler.time_ms
         durable_ms = log.durable_ms(now_ms)
         if durable_ms == now_ms and not waiting:
             error = log.refusal(partition, now_ms)
@@ -237,7 +238,7 @@ class NodeLog:
             # The log has become faster, but earlier writes come first.
             durable_ms = waiting[-1].durable_ms
         if not waiting or waiting[-1].durable_ms != durable_ms:
-            self._scheduler.at(durable_ms, rank_of_node(self._node_id), self._flush, partition)
+            self._log.scheduler.at(durable_ms, rank_of_node(self._node.node_id), self._flush, partition)
         waiting.append(Waiting(durable_ms, ticket, records))
         return None
 
@@ -247,9 +248,9 @@ class NodeLog:
         return self._log.read(partition)
 
     def check_ownership(self) -> bool:
-        if not self._leads(0):
+        if not self._node.leads(0):
             raise self._not_ours()
-        self._log.on_look(self._log.leaders[0].epoch, self._scheduler.time_ms)
+        self._log.on_look(0, self._log.leaders[0].epoch, self._log.scheduler.time_ms)
         return True
 
     def _not_ours(self) -> LogStoreError:
@@ -259,10 +260,10 @@ class NodeLog:
 
     def _flush(self, partition: int) -> None:
         """Write what is due and report it. A failed flush fails as a whole."""
-        waiting, now_ms = self._waiting[partition], self._scheduler.time_ms
+        waiting, now_ms = self._waiting[partition], self._log.scheduler.time_ms
         if not waiting or waiting[0].durable_ms > now_ms or self._answers is None:
             return
-        error = self._log.refusal(partition, now_ms) if self._leads(partition) else self._not_ours()
+        error = self._log.refusal(partition, now_ms) if self._node.leads(partition) else self._not_ours()
         while waiting and waiting[0].durable_ms <= now_ms:
             if error is not None and error.outcome_unknown:
                 self._lose(partition, error)
@@ -283,7 +284,7 @@ class NodeLog:
         lost = list(waiting)
         waiting.clear()
         # Nothing of a former leader gets past the fence of its successor.
-        written = self._log.survivors(partition, len(lost)) if self._leads(partition) else 0
+        written = self._log.survivors(partition, len(lost)) if self._node.leads(partition) else 0
         for _, ticket, records in lost[:written]:
             self._log.write(partition, ticket, records)
         self._answers.append_failed(lost[0].ticket, error)
@@ -293,7 +294,7 @@ class NodeLog:
         """End the process: a first part of the appends in flight is durable, the rest is lost."""
         self._answers = None
         for partition, waiting in self._waiting.items():
-            if waiting and self._leads(partition):
+            if waiting and self._node.leads(partition):
                 written = self._log.survivors(partition, len(waiting))
                 for _, ticket, records in list(waiting)[:written]:
                     self._log.write(partition, ticket, records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from groupcoord.config.group_settings import ConsumerGroupSettings
@@ -15,7 +15,7 @@ from groupcoord.core.host_queries import CreateInternalTopics, ShareCoordinatorA
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
-from groupcoord.sim.cluster.leading import ClusterOptions, Controlled, Leading, NodeProcess, Replicated, SharedWay
+from groupcoord.sim.cluster.leading import ClusterOptions, Controlled, Replicated, SharedWay
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.share_groups import SharedTopics, ShareServer
 from groupcoord.sim.cluster.topics import Topics
@@ -28,6 +28,7 @@ from groupcoord.sim.kernel import (
     SimulatedConnection,
     ignore,
     mixed,
+    rank_of_node,
     stable_number,
 )
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
@@ -35,15 +36,24 @@ from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 RELOAD_PAUSE_MS = 1_000
 
 
-class CoordinatorNode(NodeProcess):
+class CoordinatorNode:
     """Node with a coordinator, which lives from :meth:`start` to :meth:`crash`.
 
+    Its actions wait while its process is stalled, and are dropped when it has ended.
+
     Attributes:
+        leaders_known: last leader and epoch of each log partition of which the node was notified.
         touched: log partitions that may have changed since this set was last cleared.
     """
 
     def __init__(self, node_id: int, cluster: SimulatedCluster) -> None:
-        super().__init__(node_id, cluster.scheduler, cluster.log.leaders)
+        self.node_id = node_id
+        self.name = f"node {node_id}"
+        self.is_up = False
+        self.stalled_until_ms = 0
+        self.leaders_known: list[tuple[int, int]] = []
+        self._scheduler = cluster.scheduler
+        self._life = 0
         self.address = Node(node_id, f"node-{node_id}", 9092)
         self.coordinator: GroupCoordinator | None = None
         self.log: NodeLog | SharedWay | None = None
@@ -57,7 +67,23 @@ class CoordinatorNode(NodeProcess):
         self._loading: dict[int, int] = {}
         self._knows_loss = False
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ the process
+
+    def at(self, time_ms: int, act: Callable[[Any], None], argument: Any = None) -> None:
+        """Schedule an action of the present process."""
+        self._scheduler.at(time_ms, rank_of_node(self.node_id), self._go_on, (self._life, act, argument))
+
+    def is_stalled(self, act: Callable[[Any], None], argument: Any) -> bool:
+        """Return whether the process is stalled. If so, schedule the action for when it continues."""
+        if self._scheduler.time_ms >= self.stalled_until_ms:
+            return False
+        self.at(self.stalled_until_ms, act, argument)
+        return True
+
+    def _go_on(self, action: tuple[int, Callable[[Any], None], Any]) -> None:
+        life, act, argument = action
+        if life == self._life and self.is_up and not self.is_stalled(act, argument):
+            act(argument)
 
     def start(self) -> None:
         cluster = self._cluster
@@ -230,6 +256,18 @@ class CoordinatorNode(NodeProcess):
 
     # ------------------------------------------------------------ leading log partitions
 
+    def known_leader(self, partition: int) -> int:
+        return self.leaders_known[partition][0]
+
+    def led_epoch(self, partition: int) -> int | None:
+        """Return the epoch in which this node leads a log partition, as far as it knows, or None."""
+        node_id, epoch = self.leaders_known[partition]
+        return epoch if node_id == self.node_id else None
+
+    def leads(self, partition: int) -> bool:
+        leader = self._cluster.log.leaders[partition]
+        return leader.node_id == self.node_id and self.leaders_known[partition] == leader
+
     def leader_changed(self, change: tuple[int, int, int]) -> None:
         """Receive the leader of a log partition; notifications may arrive out of order."""
         if self.coordinator is None or self.is_stalled(self.leader_changed, change):
@@ -340,6 +378,7 @@ class SimulatedCluster:
         store_faults: Sequence[StoreFault] = (),
         has_share_groups: bool = False,
     ) -> None:
+        self.seed = seed
         self.scheduler = scheduler
         self.topics = topics
         self.options = options
@@ -354,15 +393,8 @@ class SimulatedCluster:
             scheduler, self.partition_count, seed=seed, flush_ms=options.flush_ms, faults=store_faults
         )
         replicas = options.replicas
-        self.leading: Leading = (
-            Controlled(scheduler, options, self.log, seed)
-            if replicas is None
-            else Replicated(scheduler, replicas, self.log, self.network, seed)
-        )
-        self.leading.on_change = lambda who, what: self.on_change(who, what)
-        self.shared: SharedTopics | None = None
-        if has_share_groups:
-            self.shared = SharedTopics(scheduler, options, topics, self.log, seed=seed, faults=store_faults)
+        self.leading = Controlled(self) if replicas is None else Replicated(self, replicas)
+        self.shared = SharedTopics(self, store_faults) if has_share_groups else None
         self.active: dict[CoordinatorNode, None] = {}
         self.on_event: Callable[[CoordinatorNode, Event], None] = ignore
         self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = ignore
@@ -373,7 +405,6 @@ class SimulatedCluster:
         self._id_count = 0
         self._partition_of: dict[str, int] = {}
         self.nodes = [CoordinatorNode(number, self) for number in range(1, options.node_count + 1)]
-        self.leading.nodes = self.nodes
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
         return self._own_settings.get(group_id, self._usual_settings)

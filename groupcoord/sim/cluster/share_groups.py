@@ -6,15 +6,23 @@ those of the server (:mod:`groupcoord.broker.share`). Requests between nodes hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from attrs import evolve
+from attrs import define, evolve
 
 from groupcoord.broker.records.topic_data import NotLeaderError, TopicData
+from groupcoord.broker.share.coordination import Persister
+from groupcoord.broker.share.dead_letters import DeadLetters
+from groupcoord.broker.share.fetch import ShareRequests
 from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.work import Job, Token, Work, do_in_place
 from groupcoord.config.group_settings import EARLIEST, ShareGroupSettings
+from groupcoord.coordinator.share_coordinator import ShareCoordinator
+from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered, known_ends
+from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
 from groupcoord.core.share_partition.in_flight import FINISHED
 from groupcoord.core.share_state.records import (
     DeliveryState,
@@ -24,34 +32,16 @@ from groupcoord.core.share_state.records import (
     ShareUpdate,
     StateBatch,
 )
+from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import encode_batch
-from groupcoord.sim.cluster.leading import ClusterOptions
-from groupcoord.sim.cluster.log import ClusterLog, StoreFault
-from groupcoord.sim.kernel import Scheduler, ignore, stable_number
+from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
+from groupcoord.sim.kernel import Exchange, Latency, SimulatedConnection, ignore, rank_of_node, stable_number
+from groupcoord.wire.share_messages import ShareFetch
 
 if TYPE_CHECKING:
+    from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
     from groupcoord.storage.log.memory_log import PartitionLog
-
-
-from collections import deque
-from collections.abc import Generator
-
-from attrs import define
-
-from groupcoord.broker.share.coordination import Persister
-from groupcoord.broker.share.dead_letters import DeadLetters
-from groupcoord.broker.share.fetch import ShareRequests
-from groupcoord.broker.work import Job, Token, Work, do_in_place
-from groupcoord.coordinator.share_coordinator import ShareCoordinator
-from groupcoord.core.host_queries import AskShareCoordinator, ShareCoordinatorAnswered, known_ends
-from groupcoord.core.messages.share_state import ShareStateRequest, ShareStateResponse
-from groupcoord.errors import ErrorCode
-from groupcoord.sim.cluster.leading import NodeProcess
-from groupcoord.sim.cluster.log import NodeLog
-from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel import Exchange, Latency, SimulatedConnection, rank_of_node
-from groupcoord.wire.share_messages import ShareFetch
 
 RELOAD_PAUSE_MS = 1_000
 """Time until another load after a write with unknown outcome."""
@@ -61,9 +51,6 @@ GIVEN_UP = (DeliveryState.ARCHIVING, DeliveryState.ARCHIVED)
 
 STATES_PARTITION = 0
 """Log partition with a leader that is also the share coordinator, with a single partition of states."""
-
-EpochOf = Callable[[int], int | None]
-"""Function that returns the epoch in which a node leads a log partition, or None if it does not, as far as it knows."""
 
 
 class SharedTopics:
@@ -78,26 +65,18 @@ class SharedTopics:
         written_ms: by topic id and partition, the times of its records, by offset.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        options: ClusterOptions,
-        topics: Topics,
-        log: ClusterLog,
-        *,
-        seed: int,
-        faults: Iterable[StoreFault],
-    ) -> None:
-        self.scheduler = scheduler
-        self.topics = topics
-        self._log = log
-        self.data = TopicData(options.config, scheduler, topics)
+    def __init__(self, cluster: SimulatedCluster, faults: Iterable[StoreFault]) -> None:
+        self.scheduler = cluster.scheduler
+        self.topics = cluster.topics
+        self._leaders = leaders = cluster.log.leaders
+        self.data = TopicData(cluster.config, cluster.scheduler, cluster.topics)
         faults = [evolve(fault, broken_read_percent=0) for fault in faults]
+        seed, flush_ms = cluster.seed, cluster.options.flush_ms
         self.state_log = ClusterLog(
-            scheduler, 1, seed=seed, flush_ms=options.flush_ms, faults=faults, leaders=log.leaders, is_compacted=False
+            cluster.scheduler, 1, seed=seed, flush_ms=flush_ms, faults=faults, leaders=leaders, is_compacted=False
         )
         self.servers: dict[int, ShareServer] = {}
-        self.settings = ShareGroupSettings.of(options.config, {"auto_offset_reset": EARLIEST})
+        self.settings = ShareGroupSettings.of(cluster.config, {"auto_offset_reset": EARLIEST})
         self.written_ms: dict[tuple[UUID, int], list[int]] = {}
         self.on_written: Callable[[SharePartitionKey, tuple[StateBatch, ...]], None] = ignore
         self.on_emptied: Callable[[SharePartitionKey], None] = ignore
@@ -113,11 +92,11 @@ class SharedTopics:
             server.topic_deleted(topic)
 
     def log_partition_of(self, topic: Topic, index: int) -> int:
-        return (stable_number(topic.name) + index) % len(self._log.leaders)
+        return (stable_number(topic.name) + index) % len(self._leaders)
 
     def leader_of(self, topic: Topic, index: int) -> int:
         """Return the elected leader of a partition, notified or not, or -1."""
-        return self._log.leaders[self.log_partition_of(topic, index)].node_id
+        return self._leaders[self.log_partition_of(topic, index)].node_id
 
     # ------------------------------------------------------------ records
 
@@ -191,14 +170,14 @@ def _is_blank(snapshot: ShareSnapshot) -> bool:
 class LedData(TopicData):
     """Topic data of one node: only the partitions that it leads and has been notified of."""
 
-    def __init__(self, shared: SharedTopics, epoch_of: EpochOf) -> None:
+    def __init__(self, shared: SharedTopics, node: CoordinatorNode) -> None:
         whole = shared.data
         super().__init__(whole.config, whole.clock, whole.topics, all_logs=whole.all_logs)
         self._shared = shared
-        self._epoch_of = epoch_of
+        self._node = node
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
-        if self._epoch_of(self._shared.log_partition_of(topic, partition_index)) is None:
+        if self._node.led_epoch(self._shared.log_partition_of(topic, partition_index)) is None:
             raise NotLeaderError
         return super().log(topic, partition_index)
 
@@ -206,7 +185,7 @@ class LedData(TopicData):
         return self.log(topic, partition_index), self.leader_epoch(topic, partition_index)
 
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
-        return self._epoch_of(self._shared.log_partition_of(topic, partition_index)) or 0
+        return self._node.led_epoch(self._shared.log_partition_of(topic, partition_index)) or 0
 
 
 @define(eq=False)
@@ -222,19 +201,17 @@ class _Question:
 class ShareServer:
     """Share groups on a node; the :class:`~groupcoord.core.host_queries.ShareHost` of its group coordinator."""
 
-    def __init__(self, node: NodeProcess, shared: SharedTopics, latency: Latency) -> None:
+    def __init__(self, node: CoordinatorNode, shared: SharedTopics, latency: Latency) -> None:
         self._node, self._shared, self._latency = node, shared, latency
         self._scheduler = scheduler = shared.scheduler
         self._rank = rank_of_node(node.node_id)
         self._key = stable_number("between nodes", node.node_id)
-        self._log = NodeLog(
-            shared.state_log, node.node_id, node.leads, scheduler, lambda _: self.settle(), self._failed
-        )
+        self._log = NodeLog(shared.state_log, node, lambda _: self.settle(), self._failed)
         self.states = ShareCoordinator(
             config=shared.data.config, clock=scheduler, log_store=self._log, topics=shared.topics, partition_count=1
         )
         self._log.connect(self.states)
-        data = LedData(shared, node.led_epoch)
+        data = LedData(shared, node)
         self._persister = Persister(self._query_coordinator, scheduler.now_ms)
         self.requests = ShareRequests(data, self._persister, self.settings_of, DeadLetters(data))
         self._works: dict[Exchange, Work[Any]] = {}

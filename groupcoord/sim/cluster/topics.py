@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.core.groups.consumer.records import AssignedTopicPartitions
 from groupcoord.member import Cluster as TopicMetadata, TopicPartition
+from groupcoord.messages import TopicPartitions
 
 
 class Topics(TopicRegistry):
@@ -92,13 +94,5 @@ def _id_of(topic: str) -> UUID:
     return uuid5(NAMESPACE_URL, topic)
 
 
-class _PartitionsOfTopic(Protocol):
-    @property
-    def topic_id(self) -> UUID: ...
-
-    @property
-    def partitions(self) -> Iterable[int]: ...
-
-
-def indices_of(topics: Iterable[_PartitionsOfTopic]) -> set[tuple[UUID, int]]:
+def indices_of(topics: Iterable[TopicPartitions | AssignedTopicPartitions]) -> set[tuple[UUID, int]]:
     return {(topic.topic_id, index) for topic in topics for index in topic.partitions}

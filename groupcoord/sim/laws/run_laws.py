@@ -85,7 +85,7 @@ REBUILD_INTERVAL_MS = 30_000
 
 
 class RunLaws:
-    """Laws of a run (an :class:`~groupcoord.sim.actors.environment.OwnershipObserver`)."""
+    """Laws of a run."""
 
     def __init__(self, cluster: SimulatedCluster, interval_ms: int, transactions: Transactions) -> None:
         self.log = LogLaws(cluster)
@@ -95,7 +95,7 @@ class RunLaws:
         lease_ms = leading.lease_ms
         self._owners = [] if lease_ms is None else [OwnerLaws(lease_ms) for _ in range(leading.place_count)]
         if self._owners:
-            leading.on_look = lambda place, epoch, began_ms: self._owners[place].looked(epoch, began_ms)
+            cluster.log.on_look = lambda place, epoch, began_ms: self._owners[place].looked(epoch, began_ms)
         self.shares: ShareLaws | None = None
         self.looks = 0
         self._cluster = cluster
