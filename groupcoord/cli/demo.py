@@ -1,7 +1,7 @@
 """Demonstration for ``groupcoord demo``: a consumer group survives kill -9 of a consumer and of its server.
 
-The server is ``groupcoord serve``, the consumers use kafka-python, and each is a process. Consumers print JSON lines:
-``owned`` partitions, ``handled`` orders, and ``committed`` offsets once acknowledged.
+The server is ``groupcoord serve``, the consumers use kafka-python, and each is a process. Consumers print reports as
+JSON lines: ``owned`` partitions, ``handled`` orders, and ``committed`` offsets once acknowledged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Annotated, Any
@@ -71,10 +72,11 @@ def demo(
 
 
 class Child:
-    """Process with output read by line. It ends with this process, but Ctrl-C reaches the parent only."""
+    """Process with output by line. It ends with this process, but Ctrl-C reaches the parent only."""
 
     def __init__(self, name: str, log: Path, program: str, *words: str) -> None:
         self.name = name
+        self.lines: list[str] = []
         self._log = log
         command = [sys.executable, "-c", END_WITH_PARENT + program, *words]
         with log.open("a") as errors:
@@ -83,8 +85,18 @@ class Child:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def take(self, line: str) -> None:
-        """Handle a line of its output."""
+    def reports(self, kind: str) -> list[Any]:
+        """Return the contents of a consumer's reports of one kind."""
+        return [report[kind] for report in map(json.loads, self.lines.copy()) if kind in report]
+
+    def owned(self) -> list[int]:
+        return [*chain.from_iterable(self.reports("owned")[-1:])]
+
+    def owned_text(self) -> str:
+        return ", ".join(map(str, self.owned()))
+
+    def acknowledged(self) -> dict[int, int]:
+        return {int(partition): offset for report in self.reports("committed") for partition, offset in report.items()}
 
     def check_alive(self) -> None:
         if (status := self._process.poll()) is not None:
@@ -106,63 +118,18 @@ class Child:
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
-            self.take(line)
-
-
-class DemoServer(Child):
-    """``groupcoord serve``, with its port once it listens."""
-
-    def __init__(self, directory: Path, port: int) -> None:
-        self.port, self.bootstrap = 0, ""
-        options = f"--port {port} --topic {TOPIC}:{PARTITION_COUNT} --set group.min.session.timeout.ms=1000"
-        words = ["serve", *options.split(), "--set", "group.initial.rebalance.delay.ms=500"]
-        words += ["--data-dir", str(directory / "data")]
-        super().__init__("the server", directory / "server.log", "from groupcoord.cli import main; main()", *words)
-
-    def take(self, line: str) -> None:
-        if found := re.search(r"listening on \S+:(\d+)", line):
-            self.bootstrap, self.port = f"127.0.0.1:{found[1]}", int(found[1])
-
-
-class Consumer(Child):
-    """Process that runs :func:`consume`, and its reports."""
-
-    def __init__(self, directory: Path, bootstrap: str, name: str) -> None:
-        self.owned: set[int] = set()
-        self.handled: Counter[int] = Counter()
-        self.acknowledged: dict[int, int] = {}
-        program = "from groupcoord.cli.demo import consume; consume(*sys.argv[1:])"
-        super().__init__(name, directory / f"{name}.log", program, bootstrap, name)
-
-    def owned_text(self) -> str:
-        return ", ".join(map(str, sorted(self.owned)))
-
-    def take(self, line: str) -> None:
-        match json.loads(line):
-            case {"owned": partitions}:
-                self.owned = set(partitions)
-            case {"handled": numbers}:
-                self.handled.update(numbers)
-            case {"committed": offsets}:
-                self.acknowledged.update({int(partition): offset for partition, offset in offsets.items()})
+            self.lines.append(line)
 
 
 def consume(bootstrap: str, name: str) -> None:
     """Handle orders as a member of the group, and commit after each batch, until SIGTERM."""
-    from kafka import ConsumerRebalanceListener, KafkaConsumer  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from kafka import KafkaConsumer  # type: ignore[import-not-found, import-untyped, unused-ignore]
     from kafka.errors import KafkaError  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     is_stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopping.set())
-
-    class Reporter(ConsumerRebalanceListener):  # type: ignore[misc, unused-ignore]
-        def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-            _report(owned=[])
-
-        def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-            _report(owned=[partition.partition for partition in assigned])
-
     consumer = KafkaConsumer(
+        TOPIC,
         bootstrap_servers=bootstrap,
         group_id=GROUP_ID,
         client_id=name,
@@ -173,9 +140,12 @@ def consume(bootstrap: str, name: str) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    consumer.subscribe([TOPIC], listener=Reporter())
+    owned: list[int] = []
     while not is_stopping.is_set():
         batch = [record for records in consumer.poll(timeout_ms=50).values() for record in records]
+        before, owned = owned, sorted(partition.partition for partition in consumer.assignment())
+        if owned != before:
+            _report(owned=owned)
         if not batch:
             continue
         time.sleep(WORK_S)
@@ -199,9 +169,9 @@ class Story:
         self._console = open_console()
         self._reading_s = READING_S if self._console.is_terminal and not is_quick else 0.0
         self._produced = 0
-        self._servers: list[DemoServer] = []
-        self._consumers: list[Consumer] = []
-        self._working: list[Consumer] = []
+        self._children: list[Child] = []
+        self._consumers: list[Child] = []
+        self._working: list[Child] = []
 
     def run(self) -> None:
         begin_s = time.monotonic()
@@ -226,18 +196,22 @@ class Story:
         self._console.print(Text(text, style=style), soft_wrap=True)
 
     def kill_processes(self) -> None:
-        for child in (*self._consumers, *self._servers):
+        for child in self._children:
             child.kill()
 
+    def _start(self, name: str, program: str, *words: str) -> Child:
+        self._children.append(Child(name, self._directory / f"{name}.log", program, *words))
+        return self._children[-1]
+
     def _start_server(self) -> str:
-        self._open_server(port=0)
+        self._open_server("0")
         self.show(f"   groupcoord serve keeps topics, groups and offsets in {self._directory / 'data'}.")
-        return f"Process {self._server.pid} listens on {self._server.bootstrap}."
+        return f"Process {self._server.pid} listens on {self._bootstrap}."
 
     def _share_work(self) -> str:
-        for name in CONSUMERS:
-            self._consumers.append(Consumer(self._directory, self._server.bootstrap, name))
-            self._working.append(self._consumers[-1])
+        program = "from groupcoord.cli.demo import consume; consume(*sys.argv[1:])"
+        self._consumers = [self._start(name, program, self._bootstrap, name) for name in CONSUMERS]
+        self._working = self._consumers.copy()
         self._wait_for_owners()
         self._produce_and_wait_for_commits()
         return f"Each of the {PARTITION_COUNT} partitions of “{TOPIC}” has exactly one owner, and all commit."
@@ -254,18 +228,17 @@ class Story:
 
     def _kill_server(self) -> str:
         self._produce_and_wait_for_commits()
-        self._member_ids = describe_group(self._server.bootstrap)[1]
+        self._member_ids = describe_group(self._bootstrap)[1]
         self.show(f"   kill -9 {self._server.pid}, then a start on the same port and data directory.")
         self._server.kill()
         acknowledged = self._acknowledged()
-        self._open_server(self._server.port)
-        stored = committed_offsets(self._server.bootstrap)
+        self._open_server(self._bootstrap.rpartition(":")[2])
+        stored = committed_offsets(self._bootstrap)
         partitions = range(PARTITION_COUNT)
         numbers = {partition: partition for partition in partitions}
         rows = {"partition": numbers, "acknowledged before": acknowledged, "stored after restart": stored}
         for heading, row in rows.items():
-            cells = (row.get(partition, "-") for partition in partitions)
-            self.show(f"   {heading:<20}" + "".join(f"{cell:>6}" for cell in cells))
+            self.show(f"   {heading:<20}" + "".join(f"{row.get(partition, '-'):>6}" for partition in partitions))
         # A commit that was written but not answered may be stored as well.
         _check_offsets(all(stored.get(partition, -1) >= offset for partition, offset in acknowledged.items()))
         return "Every offset that was acknowledged is there."
@@ -275,7 +248,7 @@ class Story:
         expected = f"all {self._produced} orders are handled and committed"
         self._wait(lambda: len(self._handled()) == sum(self._acknowledged().values()) == self._produced, expected)
         handled = self._handled()
-        same = describe_group(self._server.bootstrap)[1] == self._member_ids
+        same = describe_group(self._bootstrap)[1] == self._member_ids
         how = "under their old member ids: none had to rejoin" if same else "after they rejoined"
         self.show(f"   The same processes work for the restarted server, {how}.")
         repeated = f"{sum(count > 1 for count in handled.values())} of them twice (at least once is the promise)"
@@ -284,19 +257,19 @@ class Story:
     def _leave(self) -> str:
         for consumer in self._working:
             consumer.terminate()
-        state, _ = describe_group(self._server.bootstrap)
+        state, _ = describe_group(self._bootstrap)
         if state != "Empty":
             raise DemoError(f"all members have left, but the group is {state}")
-        _check_offsets(committed_offsets(self._server.bootstrap) == self._acknowledged())
+        _check_offsets(committed_offsets(self._bootstrap) == self._acknowledged())
         return "The group is empty; its offsets stay."
 
-    @property
-    def _server(self) -> DemoServer:
-        return self._servers[-1]
-
-    def _open_server(self, port: int) -> None:
-        self._servers.append(DemoServer(self._directory, port))
-        self._wait(lambda: self._server.port != 0, "the server listens")
+    def _open_server(self, port: str) -> None:
+        options = f"--port {port} --topic {TOPIC}:{PARTITION_COUNT} --set group.min.session.timeout.ms=1000"
+        words = ["serve", *options.split(), "--set", "group.initial.rebalance.delay.ms=500"]
+        words += ["--data-dir", str(self._directory / "data")]
+        self._server = server = self._start("the server", "from groupcoord.cli import main; main()", *words)
+        self._wait(lambda: bool(server.lines), "the server listens")
+        self._bootstrap = re.findall(r"listening on (\S+)", server.lines[0])[0]
 
     def _wait(self, condition: Callable[[], bool], expected: str) -> float:
         """Wait until a condition holds, and return the seconds it took; raise DemoError after 30 seconds."""
@@ -312,7 +285,7 @@ class Story:
     def _produce(self) -> None:
         from kafka import KafkaProducer
 
-        producer = KafkaProducer(bootstrap_servers=self._server.bootstrap, acks="all")
+        producer = KafkaProducer(bootstrap_servers=self._bootstrap, acks="all")
         numbers = range(self._produced, self._produced + ORDERS_PER_CHAPTER)
         sent = [producer.send(TOPIC, str(number).encode(), partition=number % PARTITION_COUNT) for number in numbers]
         for future in sent:
@@ -323,8 +296,8 @@ class Story:
 
     def _wait_for_owners(self) -> float:
         def own_each_once() -> bool:
-            owned = [partition for consumer in self._working for partition in consumer.owned]
-            return sorted(owned) == list(range(PARTITION_COUNT)) and all(consumer.owned for consumer in self._working)
+            owned = [consumer.owned() for consumer in self._working]
+            return all(owned) and sorted(chain.from_iterable(owned)) == list(range(PARTITION_COUNT))
 
         took_s = self._wait(own_each_once, "every partition has one owner")
         for consumer in self._working:
@@ -332,20 +305,20 @@ class Story:
         return took_s
 
     def _produce_and_wait_for_commits(self) -> None:
-        before = {consumer: sum(consumer.acknowledged.values()) for consumer in self._working}
+        before = {consumer: sum(consumer.acknowledged().values()) for consumer in self._working}
         self._produce()
         self._wait(
-            lambda: all(sum(each.acknowledged.values()) > count for each, count in before.items()),
+            lambda: all(sum(each.acknowledged().values()) > count for each, count in before.items()),
             "every consumer commits",
         )
 
     def _handled(self) -> Counter[int]:
-        return sum((consumer.handled.copy() for consumer in self._consumers), Counter())
+        return Counter(chain.from_iterable(chain(*(consumer.reports("handled") for consumer in self._consumers))))
 
     def _acknowledged(self) -> dict[int, int]:
         last: dict[int, int] = {}
         for consumer in self._consumers:
-            for partition, offset in consumer.acknowledged.copy().items():
+            for partition, offset in consumer.acknowledged().items():
                 last[partition] = max(offset, last.get(partition, 0))
         return last
 
