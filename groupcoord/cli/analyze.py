@@ -36,7 +36,6 @@ from groupcoord.core.log.records import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
     from groupcoord.analysis.live.settings import ClusterAddress
     from groupcoord.analysis.pipeline.following import LocalFollowing, Progress as Update
@@ -178,7 +177,7 @@ def analyze(
     for_spark = _given({"--master": master, "--memory": memory, "--conf": conf or None})
     if follow:
         _check_follow(engine, for_spark, paths or (), verifies=verify)
-    with _plain_errors(Engine.LOCAL):
+    with _plain_errors():
         selection = Selection(partition or (), exclude_group or ())
         files = as_files(paths or (), context)
 
@@ -247,25 +246,20 @@ def _takes_spark(engine: Engine, open_source: Callable[[], Source], for_spark: l
         raise CommandError(f"--engine local does not support {', '.join(for_spark)}")
     if engine is Engine.AUTO and for_spark and not is_installed:
         raise CommandError(
-            f"{for_spark[0]} needs Spark, and pyspark is not installed; try: pip install '{_EXTRAS[Engine.SPARK]}'"
+            f"{for_spark[0]} needs Spark, and pyspark is not installed; try: pip install 'groupcoord[serve,spark]'"
         )
     if engine is not Engine.AUTO or for_spark or not is_installed:
         return engine is Engine.SPARK or bool(for_spark)
-    with _plain_errors(Engine.LOCAL):
+    with _plain_errors():
         return open_source().check() > local_bytes_max(os.cpu_count() or 1)
 
 
-_EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[serve,local]"}
-
-
 @contextmanager
-def _plain_errors(engine: Engine) -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     from groupcoord.analysis.errors import PipelineError, RunFailedError
 
     try:
         yield
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is not installed; try: pip install '{_EXTRAS[engine]}'") from None
     except RunFailedError as error:
         raise CommandError(error, FAILED) from None
     except PipelineError as error:
@@ -275,7 +269,7 @@ def _plain_errors(engine: Engine) -> Iterator[None]:
 
 
 def _analyze_here(open_source: Callable[[], Source], out: str, verifies: bool) -> Report:
-    with _plain_errors(Engine.LOCAL):
+    with _plain_errors():
         from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.analysis.pipeline.local_engine import LocalEngine
 
@@ -289,7 +283,7 @@ def _analyze_on_spark(
     master: str, memory: str, settings: Mapping[str, str], open_source: Callable[[], Source], out: str, verifies: bool
 ) -> Report:
     """Run on Spark, started once input and output are checked."""
-    with _plain_errors(Engine.SPARK):
+    with _plain_errors():
         from groupcoord.analysis.pipeline.batch import Pipeline
         from groupcoord.spark.engine import SparkEngine
         from groupcoord.spark.sessions import end_java, one_run
@@ -305,7 +299,7 @@ def _analyze_on_spark(
 
 
 def _follow(open_source: Callable[[], Source], out: str, interval_s: float, metrics: str | None) -> None:
-    with _plain_errors(Engine.LOCAL):
+    with _plain_errors():
         from groupcoord.analysis.pipeline.following import LocalFollowing
 
         following = LocalFollowing(open_source(), out, interval_s=interval_s)
@@ -320,7 +314,7 @@ def _poll(
     interval_s: float | None,
     metrics: str | None,
 ) -> None:
-    with _plain_errors(Engine.LOCAL):
+    with _plain_errors():
         from groupcoord.analysis.poll.polling import Polling
 
         polling = Polling(address, out, exclude_groups=exclude_groups)
@@ -342,28 +336,21 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
         TextColumn("{task.description}"),
     )
     with progress_bar(*columns) as bar:
-        watch = _Watch(count_tasks, bar, bar.add_task("", total=step_count))
-        with repeated(watch.look, POLL_S):
-            yield watch.begin
+        task, begun = bar.add_task("", total=step_count), [""]
 
+        def begin(step: str) -> None:
+            begun.append(step)
+            bar.update(task, completed=len(begun) - 2, description=step)
 
-class _Watch:
-    def __init__(self, count_tasks: Callable[[], tuple[int, int]], bar: Progress, task: TaskID) -> None:
-        self._count_tasks = count_tasks
-        self._bar = bar
-        self._task = task
-        self._step, self._steps_done = "", -1
+        def look() -> None:
+            step, steps_done = begun[-1], max(len(begun) - 2, 0)
+            done, total = count_tasks()
+            if total:
+                description = f"{step}: {done:,} of {total:,} tasks"
+                bar.update(task, completed=steps_done + done / total, description=description)
 
-    def begin(self, step: str) -> None:
-        self._step, self._steps_done = step, self._steps_done + 1
-        self._bar.update(self._task, completed=self._steps_done, description=step)
-
-    def look(self) -> None:
-        step = self._step
-        done, total = self._count_tasks()
-        if total:
-            completed = max(self._steps_done, 0) + done / total
-            self._bar.update(self._task, completed=completed, description=f"{step}: {done:,} of {total:,} tasks")
+        with repeated(look, POLL_S):
+            yield begin
 
 
 def _print_result(report: Report, out: str) -> None:
@@ -386,28 +373,24 @@ def _print_result(report: Report, out: str) -> None:
 
 
 def _print_worst(console: Console, report: Report) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from groupcoord.analysis.report.data.model import BAD
     from groupcoord.analysis.report.text import clipped, escape, format_number
-    from groupcoord.cli.console import NAME_LENGTH_MAX
+    from groupcoord.cli.console import NAME_LENGTH_MAX, table
 
     rows = [row for row in report.groups if not row.standing.is_fine]
     if not rows:
         return
-    table = Table(title="worst groups", title_justify="left")
-    for name in ("status", "group", "what is wrong"):
-        table.add_column(name, overflow="fold")
-    for name in ("behind", "rebalances", "anomalies"):
-        table.add_column(name, justify="right")
+    texts, numbers = ("status", "group", "what is wrong"), ("behind", "rebalances", "anomalies")
+    worst = table(texts, numbers, title="worst groups", title_justify="left")
     for row in rows[:WORST_PRINTED_MAX]:
         stands = row.standing
-        numbers = (stands.lag, row.rebalances, row.anomalies)
+        counts = map(format_number, (stands.lag, row.rebalances, row.anomalies))
         group_id = Text(clipped(row.group_id, NAME_LENGTH_MAX) if console.is_terminal else escape(row.group_id))
         word = Text(stands.word, style="bold red" if stands.severity == BAD else "yellow")
-        table.add_row(word, group_id, Text(clipped(stands.told)), *(format_number(number) for number in numbers))
-    console.print(table)
+        worst.add_row(word, group_id, Text(clipped(stands.told)), *counts)
+    console.print(worst)
 
 
 def _print_verification(console: Console, report: Report) -> None:

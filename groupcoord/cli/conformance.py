@@ -376,19 +376,15 @@ def _print_cause(console: Console, cause: Cause) -> None:
 
 
 def _print_table(console: Console, report: Report) -> None:
-    from rich.table import Table
-
+    from groupcoord.cli.console import table
     from groupcoord.conformance import Verdict
 
-    table = Table()
-    table.add_column("area")
-    for verdict in report.verdicts():
-        table.add_column(verdict.value, justify="right")
+    shown = table(["area"], [verdict.value for verdict in report.verdicts()])
     for area in report.areas():
         counts = [report.count(verdict, area) for verdict in report.verdicts()]
         style = "red" if report.count(Verdict.FAILED, area) else None
-        table.add_row(area, *(str(count) if count else "" for count in counts), style=style)
-    console.print(table)
+        shown.add_row(area, *(str(count) if count else "" for count in counts), style=style)
+    console.print(shown)
 
 
 def _print_server(console: Console, report: Report) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from groupcoord.cli.interrupts import BeforeTheEnd, show_cursor
@@ -37,6 +38,18 @@ def open_console(*, is_for_errors: bool = False) -> Console:
     if console.is_terminal:
         return console
     return _EscapingConsole(stderr=is_for_errors, highlight=False, markup=False, width=UNBOUNDED_COLUMNS)
+
+
+def table(texts: Iterable[str], numbers: Iterable[str], more_texts: Iterable[str] = (), **options: Any) -> Table:
+    """Return a table with columns of texts, which may be folded, of numbers, and of further texts."""
+    made = Table(**options)
+    for title in texts:
+        made.add_column(title, overflow="fold")
+    for title in numbers:
+        made.add_column(title, justify="right", no_wrap=True)
+    for title in more_texts:
+        made.add_column(title, overflow="fold")
+    return made
 
 
 LINE_INTERVAL_S = 10.0

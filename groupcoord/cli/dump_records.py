@@ -18,6 +18,7 @@ from groupcoord.analysis.errors import ClusterError
 from groupcoord.analysis.live.cluster import KafkaCluster, Patience, connection
 from groupcoord.analysis.live.offsets import DELETED, Lost, OffsetRange, check_readable, sound_batches, topic_ends
 from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.report.text import format_ranges
 from groupcoord.cli.messages import CommandError, command_errors, complain
 from groupcoord.config.files import open_file
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -196,14 +197,8 @@ def _protocol_text(described: dict[str, Any] | str) -> str:
 
 def topic_text(topic: dict[str, Any]) -> str:
     """Return a topic with its partitions, neighbours as a range: ``orders[0-3,7]``."""
-    ranges: list[list[int]] = []
-    for partition in topic["partitions"]:
-        if ranges and partition == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], partition]
-        else:
-            ranges.append([partition])
     name = topic["topic"] if "topic" in topic else topic["topicId"]
-    return f"{name}[{','.join('-'.join(map(str, ends)) for ends in ranges)}]"
+    return f"{name}[{format_ranges(topic['partitions'])}]"
 
 
 def _epoch_text(data: dict[str, Any]) -> str:

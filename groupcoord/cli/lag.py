@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from attrs import frozen
 
-from groupcoord.analysis.report.text import clipped, escape
+from groupcoord.analysis.report.text import clipped, escape, format_number
 from groupcoord.cli.interrupts import FAILED
 from groupcoord.cli.messages import CommandError, command_errors, say
 from groupcoord.cli.options import (
@@ -177,57 +177,47 @@ def _print(console: Console, look: _Look, shown: _Shown) -> None:
 
 
 def _group_table(groups: list[GroupLag]) -> RenderableType:
-    from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.cli.console import NAME_LENGTH_MAX
+    from groupcoord.cli.console import NAME_LENGTH_MAX, table
 
-    table = Table()
-    for title in ("status", "group", "state"):
-        table.add_column(title, overflow="fold")
-    for title in ("members", "partitions", "lag", "time behind"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("what is wrong", overflow="fold")
+    numbers = ("members", "partitions", "lag", "time behind")
+    shown = table(("status", "group", "state"), numbers, ["what is wrong"])
     for one in groups:
         cells = (
             clipped(one.group_id, NAME_LENGTH_MAX),
             one.state or "",
-            _number(one.members),
-            _number(one.partitions),
-            _number(one.lag),
+            format_number(one.members),
+            format_number(one.partitions),
+            format_number(one.lag),
             _age(one.lag_ms),
             clipped(one.wrong),
         )
-        table.add_row(_status(one.status), *map(Text, cells))
-    return table
+        shown.add_row(_status(one.status), *map(Text, cells))
+    return shown
 
 
 def _partition_table(lags: list[Row]) -> RenderableType:
-    from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.cli.console import NAME_LENGTH_MAX
+    from groupcoord.cli.console import NAME_LENGTH_MAX, table
 
-    table = Table()
-    for title in ("status", "group", "state", "partition"):
-        table.add_column(title, overflow="fold")
-    for title in ("lag", "time behind", "committed", "end"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("owner", overflow="fold")
+    numbers = ("lag", "time behind", "committed", "end")
+    shown = table(("status", "group", "state", "partition"), numbers, ["owner"])
     for row in lags:
         owner = "" if row["client_id"] is None else f"{row['client_id']} {(row['client_host'] or '').lstrip('/')}"
         cells = (
             clipped(row["group_id"], NAME_LENGTH_MAX),
             row["state"] or "",
             f"{clipped(row['topic'], NAME_LENGTH_MAX)}-{row['topic_partition']}",
-            _number(row["lag"]),
+            format_number(row["lag"]),
             _age(row["lag_ms"]),
-            _number(row["committed_offset"]),
-            _number(row["end_offset"]),
+            format_number(row["committed_offset"]),
+            format_number(row["end_offset"]),
             clipped(owner, NAME_LENGTH_MAX),
         )
-        table.add_row(_status(row["status"]), *map(Text, cells))
-    return table
+        shown.add_row(_status(row["status"]), *map(Text, cells))
+    return shown
 
 
 def _status(label: str) -> Text:
@@ -243,7 +233,3 @@ def _age(lag_ms: int | None) -> str:
     from groupcoord.analysis.report.text import format_duration
 
     return "-" if lag_ms is None else format_duration(lag_ms)
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"

@@ -106,17 +106,13 @@ def metrics_address(text: str) -> tuple[str, int]:
 @contextmanager
 def served_metrics(cluster_name: Callable[[], str], address: str | None) -> Iterator[GroupCollector | None]:
     """Serve /metrics at PORT or HOST:PORT within the context; yield its collector, or None without an address."""
-    from groupcoord.cli.messages import CommandError, command_errors, say
+    from groupcoord.cli.messages import command_errors, say
 
     if address is None:
         yield None
         return
-    try:
-        from groupcoord.analysis.pipeline.metrics import GroupCollector, served
-    except ModuleNotFoundError as error:
-        raise CommandError(
-            f"--metrics {address}: {error.name} is not installed; try: pip install 'groupcoord[serve,local]'"
-        ) from None
+    from groupcoord.analysis.pipeline.metrics import GroupCollector, served
+
     place = metrics_address(address)
     collector = GroupCollector(cluster_name())
     with ExitStack() as stack:

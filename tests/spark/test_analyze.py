@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 import groupcoord.spark as pipeline
 import groupcoord.spark.sessions
 from groupcoord.analysis.pipeline.batch import Pipeline
-from groupcoord.cli.analyze import _Watch
+from groupcoord.cli import analyze as command
 from groupcoord.cli.interrupts import USAGE_ERROR
 from groupcoord.spark.engine import SparkEngine
 from groupcoord.spark.sessions import JavaNotFoundError, SparkFailedError, one_run
@@ -49,7 +50,7 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
     steps = Pipeline(SparkEngine(), [broker_log], folder, end_offsets=str(ends), verifies=True).steps
     begun: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_Watch, "begin", lambda _, step: begun.append(step))
+        patched.setattr(command, "_progress", lambda *_: nullcontext(begun.append))
         done = analyze(broker_log, torn, "--out", folder, "--engine", "spark", "--verify", "--end-offsets", ends)
     assert done.status == 0, done.error
     return Analyzed(folder, json.loads((folder / "summary.json").read_text("utf-8")), steps, begun)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LONGEST_MS = 366 * UNITS_MS["d"]
@@ -95,6 +96,12 @@ def format_number(number: int | None) -> str:
 
 def format_share(share: float | None) -> str:
     return NOTHING if share is None else f"{share:.0%}"
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Return ascending numbers with neighbours as a range: ``0-3,7``."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def noun(number: int, one: str, many: str | None = None) -> str:

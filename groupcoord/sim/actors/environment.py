@@ -11,6 +11,7 @@ from uuid import UUID
 
 from attrs import define, evolve, field, frozen
 
+from groupcoord.analysis.report.text import format_ranges
 from groupcoord.member import MemberConfig, TopicPartition
 from groupcoord.sim.actors.observations import ShareRecords, StreamsTasks, Transactions
 from groupcoord.sim.cluster.nodes import SimulatedCluster
@@ -190,14 +191,4 @@ def listed(partitions: tuple[TopicPartition, ...]) -> str:
     numbers: dict[str, list[int]] = {}
     for partition in partitions:
         numbers.setdefault(partition.topic, []).append(partition.partition)
-    return " ".join(f"{topic}[{_ranges(sorted(found))}]" for topic, found in numbers.items())
-
-
-def _ranges(numbers: list[int]) -> str:
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return " ".join(f"{topic}[{format_ranges(sorted(found))}]" for topic, found in numbers.items())
