@@ -9,6 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from attrs import frozen
+
 from groupcoord.aio.log_store import TaskLogStore, prepared
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.coordinator.answers import CoordinatorRunner, resolve, sleep_s
@@ -286,14 +288,12 @@ class AsyncCoordinator(CoordinatorRunner):
         self.change(GroupCoordinator.tick)
 
 
+@frozen
 class _StatesAnswers:
     """Passes answers of the share coordinator's log store on, from any thread."""
 
-    def __init__(
-        self, states: ShareCoordinator, from_any_thread: Callable[[Callable[[GroupCoordinator], None]], None]
-    ) -> None:
-        self._states = states
-        self._from_any_thread = from_any_thread
+    _states: ShareCoordinator
+    _from_any_thread: Callable[[Callable[[GroupCoordinator], None]], None]
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
         self._from_any_thread(lambda _: self._states.appended(ticket, base_offset))

@@ -53,12 +53,6 @@ class _AssignorNames(Names):
     def parse(self, key: str, raw: Any) -> Any:
         return raw
 
-    def check(self, key: str, value: object) -> None:
-        are_names = isinstance(value, tuple) and all(isinstance(name, str) for name in value)
-        if isinstance(value, tuple) and are_names and len(set(value)) < len(value):
-            raise ConfigError(f"setting {key!r} names an assignor twice: {', '.join(value)}")
-        super().check(key, value)
-
 
 def _setting(default: Any, kind: Kind, **traits: Any) -> Any:
     return field(default=default, metadata={"kind": kind}, **traits)

@@ -89,7 +89,6 @@ class World:
         self.scheduler = Scheduler(START_MS)
         self.trace = Trace(START_MS, sink)
         share_workers = [fault for fault in options.faults if isinstance(fault, ShareWorkers)]
-        troubles = [fault for fault in options.faults if isinstance(fault, LogTrouble)]
         self.cluster = SimulatedCluster(
             self.scheduler,
             options.cluster,
@@ -100,7 +99,8 @@ class World:
                     *(START_MS + fault.start_ms, START_MS + fault.end_ms),
                     *(fault.flush_ms, fault.refusal_percent, fault.broken_read_percent),
                 )
-                for fault in troubles
+                for fault in options.faults
+                if isinstance(fault, LogTrouble)
             ],
             has_share_groups=bool(share_workers),
         )
@@ -108,15 +108,8 @@ class World:
         self.laws = RunLaws(self.cluster, options.law_interval_ms, transactions)
         if self.cluster.shared is not None:
             self.laws.shares = ShareLaws(self.cluster.shared, max(workers.batch_max for workers in share_workers))
-        self.stage = Stage(
-            seed=seed,
-            scheduler=self.scheduler,
-            cluster=self.cluster,
-            trace=self.trace,
-            ownership=self.laws,
-            transactions=transactions,
-            client_count=sum(group.consumer_count for group in options.groups),
-        )
+        client_count = sum(group.consumer_count for group in options.groups)
+        self.stage = Stage(self.cluster, self.trace, self.laws, transactions, client_count)
         self.population = Population(options.groups, self.stage)
         self.groups = self.population.groups
         self.consumers = self.population.consumers

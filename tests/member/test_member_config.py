@@ -72,7 +72,7 @@ def test_keys_and_values_of_a_properties_file() -> None:
             "'partition.assignment.strategy' must be a list of names, not 5",
         ),
         ({"partition.assignment.strategy": ["range", ""]}, "'partition.assignment.strategy' must be a list of names"),
-        ({"partition.assignment.strategy": "range,range"}, "'partition.assignment.strategy' names an assignor twice"),
+        ({"partition.assignment.strategy": "range,range"}, "'partition.assignment.strategy' has a name twice"),
         ({"heartbeat.interval.ms": 45_000}, "'heartbeat.interval.ms' (45000) must be lower than 'session.timeout.ms'"),
         ({"group.protocol": "streams"}, "setting 'group.protocol' can only be 'classic' or 'consumer', not 'streams'"),
         ({"group.remote.assignor": "range"}, "'group.remote.assignor' can't be set with 'group.protocol' 'classic'"),

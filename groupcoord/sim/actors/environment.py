@@ -15,8 +15,7 @@ from groupcoord.analysis.report.text import format_ranges
 from groupcoord.member import MemberConfig, TopicPartition
 from groupcoord.sim.actors.observations import ShareRecords, StreamsTasks, Transactions
 from groupcoord.sim.cluster.nodes import SimulatedCluster
-from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel import Scheduler, Trace
+from groupcoord.sim.kernel import Trace
 
 if TYPE_CHECKING:
     from groupcoord.sim.laws.run_laws import RunLaws
@@ -155,8 +154,6 @@ class Stage:
         round_trip_ms: longest time of a response without faults, unless it waits for other members.
     """
 
-    seed: int
-    scheduler: Scheduler
     cluster: SimulatedCluster
     trace: Trace
     ownership: RunLaws
@@ -169,8 +166,8 @@ class Stage:
 
     def __attrs_post_init__(self) -> None:
         self.start_ms = self.trace.start_ms
-        self.topics: Topics = self.cluster.topics
-        options = self.cluster.options
+        cluster, options = self.cluster, self.cluster.options
+        self.seed, self.scheduler, self.topics = cluster.seed, cluster.scheduler, cluster.topics
         self.round_trip_ms = 2 * options.most_latency_ms + 2 * options.flush_ms
 
     def next_client_number(self) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
@@ -241,17 +240,10 @@ class CoordinatorNode:
 
     # ------------------------------------------------------------ topics
 
-    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+    def topics_changed(self, change: Callable[[GroupCoordinator], object]) -> None:
+        """Call a function of a running coordinator that is notified of changed topics."""
         if self.coordinator is not None:
-            if are_new:
-                self.coordinator.topics_created(names)
-            else:
-                self.coordinator.topics_changed(names)
-            self.settle_all()
-
-    def topic_deleted(self, name: str, topic_id: UUID) -> None:
-        if self.coordinator is not None:
-            self.coordinator.topic_deleted(name, topic_id)
+            change(self.coordinator)
             self.settle_all()
 
     # ------------------------------------------------------------ leading log partitions
@@ -303,9 +295,6 @@ class CoordinatorNode:
         for partition, leader in enumerate(self._cluster.log.leaders):
             if leader.node_id != self.node_id:
                 self.leader_changed((partition, *leader))
-
-    def owner_epoch(self, partition: int) -> int:
-        return self._cluster.leading.epoch_of(self, partition)
 
     def is_up_to_date(self, partition: int) -> bool:
         """Return whether this node serves a log partition and no other node may have written to it since."""
@@ -448,9 +437,10 @@ class SimulatedCluster:
     def set_partition_count(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
         """Add partitions to a topic or create it; return the new ones. Running nodes see them at once."""
         is_new = self.topics.partition_count(topic) is None
+        notify = GroupCoordinator.topics_created if is_new else GroupCoordinator.topics_changed
         added = self.topics.set_partition_count(topic, partition_count)
         for node in self.nodes:
-            node.topics_changed((topic,), are_new=is_new)
+            node.topics_changed(lambda coordinator: notify(coordinator, (topic,)))
         return added
 
     def create_internal_topics(self, question: CreateInternalTopics) -> Mapping[str, str]:
@@ -470,7 +460,7 @@ class SimulatedCluster:
         if self.shared is not None:
             self.shared.delete_topic(topic)
         for node in self.nodes:
-            node.topic_deleted(name, topic.topic_id)
+            node.topics_changed(lambda coordinator: coordinator.topic_deleted(name, topic.topic_id))
 
     # ------------------------------------------------------------ who leads
 

@@ -76,12 +76,12 @@ STATES: dict[str, set[str]] = {
 }
 """States of groups by type."""
 
-IsKnown = Callable[[str], bool | None]
-"""Function that returns whether the log has a group, or None if the node may know more or less than the log."""
 
+def check_listed(response: ListGroupsResponse, is_known: Callable[[str], bool | None]) -> None:
+    """Check that every group is listed once, in a valid state, and is in the log.
 
-def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:
-    """Check that every group is listed once, in a valid state, and is in the log."""
+    ``is_known`` returns whether the log has a group, or None if the node may know more or less than the log.
+    """
     names = [group.group_id for group in response.groups]
     require(len(names) == len(set(names)), f"a group is listed twice: {names}")
     for group in response.groups:
@@ -237,14 +237,11 @@ class LogLaws:
         self.ledgers = [OffsetLedger() for _ in range(cluster.partition_count)]
         assignor = cluster.config.group_consumer_assignors[0]
         self._targets = [TargetLaws(assignor) for _ in range(cluster.partition_count)]
+        self._cluster = cluster
         self._log = cluster.log
-        self._topics = cluster.topics
-        self._fresh = cluster.log.fresh
-        self._scheduler = cluster.scheduler
         self._followed_ms = -1
         self._followed: dict[int, list[LogRecord]] = {}
         self._replaced: dict[tuple[str, str], list[ConsumerGroupCurrentMemberAssignmentRecord]] = {}
-        self._metadata_max = cluster.config.offset_metadata_max_bytes
         self.newest_generations: dict[str, int] = {}
         self.classic_generations: dict[str, int] = {}
         self.group_records: Counter[str] = Counter()
@@ -254,11 +251,11 @@ class LogLaws:
 
     def follow(self, partition: int) -> HardState:
         """Check the records of a log partition since the last call; return the hard state."""
-        hard, ledger, fresh = self.replayed[partition], self.ledgers[partition], self._fresh[partition]
+        hard, ledger, fresh = self.replayed[partition], self.ledgers[partition], self._log.fresh[partition]
         if not fresh:
             return hard
-        if self._followed_ms != self._scheduler.time_ms:
-            self._followed_ms = self._scheduler.time_ms
+        if self._followed_ms != self._cluster.scheduler.time_ms:
+            self._followed_ms = self._cluster.scheduler.time_ms
             self._followed.clear()
             self._replaced.clear()
         self._followed.setdefault(partition, []).extend(fresh)
@@ -298,10 +295,8 @@ class LogLaws:
         self._reach(record.group_id, record.generation_id)
 
     def _check_commit(self, partition: int, record: OffsetCommitRecord) -> None:
-        require(
-            len(record.metadata) <= self._metadata_max,
-            f"{record!r} has metadata of more than {self._metadata_max} characters",
-        )
+        length_max = self._cluster.config.offset_metadata_max_bytes
+        require(len(record.metadata) <= length_max, f"{record!r} has metadata of more than {length_max} characters")
         if record.producer_id != NO_PRODUCER_ID:
             ended = self._ended.get((partition, record.producer_id), -1)
             require(record.producer_epoch > ended, f"{record!r} is written after the marker of its transaction")
@@ -317,7 +312,7 @@ class LogLaws:
 
     def _check_removal(self, tombstone: OffsetTombstone, hard: HardState) -> None:
         """Check that offsets of subscribed topics are neither expired nor deleted, unless the topic was."""
-        if self._topics.was_deleted(tombstone.topic):
+        if self._cluster.topics.was_deleted(tombstone.topic):
             return
         if hard.has_consumer_group(tombstone.group_id):
             records = [record for _, record in hard.groups[tombstone.group_id].values()]
@@ -331,9 +326,9 @@ class LogLaws:
         require(not is_subscribed, f"{tombstone!r} is of a topic that {group!r} subscribes to")
 
     def _written_now(self, partition: int) -> Iterator[LogRecord]:
-        if self._followed_ms == self._scheduler.time_ms:
+        if self._followed_ms == self._cluster.scheduler.time_ms:
             yield from self._followed.get(partition, ())
-        yield from self._fresh[partition]
+        yield from self._log.fresh[partition]
 
     def missing(self, partition: int, group_id: str, commits: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """Return commits without those that are written now or reported late, which are removed from ``commits``."""
@@ -355,7 +350,7 @@ class LogLaws:
         A completed write starts the next one. Its records may be in the log before the responses of the first leave.
         """
         now = assignment_in(self.follow(partition), group_id, member_id)
-        is_new = self._followed_ms == self._scheduler.time_ms
+        is_new = self._followed_ms == self._cluster.scheduler.time_ms
         before = self._replaced.get((group_id, member_id), []) if is_new else []
         return before if now is None else [*before, now]
 
@@ -366,7 +361,8 @@ class LogLaws:
         is_in_classic_group = any(member.member_id == member_id for member in members)
         return is_in_classic_group or assignment_in(hard, group_id, member_id) is not None
 
-    def has_just_removed(self, partition: int, group_id: str) -> bool:
+    def has_just_removed(self, group_id: str) -> bool:
+        partition = self._cluster.partition_of(group_id)
         return any(
             isinstance(entry.record, GroupTombstone) and entry.record.group_id == group_id
             for entry in chain(self._written_now(partition), self._log.late[partition])

@@ -257,14 +257,14 @@ class RunLaws:
                 for found in response.groups:
                     check_described_consumer_group(found)
             case DeleteGroups(), DeleteGroupsResponse():
-                check_deleted(response, self._has_just_removed)
+                check_deleted(response, self.log.has_just_removed)
 
     def _check_owner(self, node: CoordinatorNode, sent: Response | Event, group_ids: Sequence[str]) -> None:
         """Check that the sender owns the log, or the log partition concerned, if the log has owners."""
         if self._owners:
             place = self._leading.place({self._cluster.partition_of(group_id) for group_id in group_ids})
             if place is not None:
-                epoch = node.owner_epoch(place)
+                epoch = self._leading.epoch_of(node, place)
                 self._owners[place].told(epoch, sent, self._cluster.scheduler.time_ms)
 
     def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
@@ -306,9 +306,6 @@ class RunLaws:
         is_in_log = group_id in self.log.follow(partition).groups
         is_certain = is_in_log or group_id not in self._remembered[node.node_id]
         return is_in_log if is_certain and node.is_up_to_date(partition) else None
-
-    def _has_just_removed(self, group_id: str) -> bool:
-        return self.log.has_just_removed(self._cluster.partition_of(group_id), group_id)
 
     def _check_commit(
         self,
