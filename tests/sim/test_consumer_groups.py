@@ -138,7 +138,7 @@ def test_the_way_back() -> None:
 
     assert billing_of(world) is None
     assert any("is gone (conversion)" in line for line in lines)
-    figures = world.groups[0].observations.figures()
+    figures = world.groups[0].observations.partitions
     assert max(figure.longest_duplicate_ms for figure in figures.values()) < 10_000
 
 
@@ -224,7 +224,7 @@ def test_a_topic_that_goes_for_good(on_consumer_protocol: int) -> None:
     world.run()
 
     assert not any(consumer.owned for consumer in world.consumers)
-    figures = world.groups[0].observations.figures()
+    figures = world.groups[0].observations.partitions
     assert max(figure.unowned_ms for figure in figures.values()) < 20_000
 
 

@@ -95,12 +95,12 @@ def test_a_partition_changes_hands() -> None:
     seen.assigned("b", PARTITION, 20_000)
     seen.finish(30_000)
 
-    figures = seen.figures()[PARTITION]
+    figures = seen.partitions[PARTITION]
     assert figures.unowned_ms == 3_000 + 2_000
     assert figures.moves == 1
     assert figures.duplicate_ms == (10_000 // RECORD_INTERVAL_MS - 800) * RECORD_INTERVAL_MS
     assert figures.longest_duplicate_ms == figures.duplicate_ms
-    assert seen.offsets_waits_ms == [500, 100, 10_000]
+    assert seen.figures.offsets_waits_ms == [500, 100, 10_000]
 
 
 def test_backlog_and_the_time_to_catch_up() -> None:
@@ -120,9 +120,9 @@ def test_backlog_and_the_time_to_catch_up() -> None:
     seen.caught_up(PARTITION, 14_000)
     seen.finish(20_000)
 
-    assert seen.catch_up_ms == [3_000]
-    assert seen.most_unowned == 1
-    assert [figure.furthest_behind_ms for figure in seen.figures().values()] == [3_100, 0]
+    assert seen.figures.catch_up_ms == [3_000]
+    assert seen.figures.most_unowned == 1
+    assert [figure.furthest_behind_ms for figure in seen.partitions.values()] == [3_100, 0]
 
 
 def test_who_is_closed_does_first_what_it_works_on() -> None:
@@ -150,8 +150,8 @@ def test_two_consumers_at_once_process_twice() -> None:
     seen.given_up("b", PARTITION, 20_000)
     seen.given_up("a", PARTITION, 10_000)
 
-    assert seen.figures()[PARTITION].duplicate_ms == 10_000
-    assert seen.figures()[PARTITION].unowned_ms == 0
+    assert seen.partitions[PARTITION].duplicate_ms == 10_000
+    assert seen.partitions[PARTITION].unowned_ms == 0
 
 
 def test_figures() -> None:

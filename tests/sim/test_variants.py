@@ -55,7 +55,7 @@ def unowned_ms(text: str) -> list[int]:
     (scenario,) = parse_variants(text)
     world = World(1, scenario.options_of(1))
     world.run()
-    return [figure.unowned_ms for figure in world.groups[0].observations.figures().values()]
+    return [figure.unowned_ms for figure in world.groups[0].observations.partitions.values()]
 
 
 def test_variants_set_keys_otherwise() -> None:

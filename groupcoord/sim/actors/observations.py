@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
@@ -63,52 +64,51 @@ class OwnedSpan(NamedTuple):
     end_ms: int
 
 
-class GroupObservations:
-    """Observations of the partitions of one group, and of the transactions that commit its offsets.
+@define
+class ConsumerFigures:
+    """Figures of a group of consumers, and of the transactions that commit its offsets.
 
     Attributes:
         offsets_waits_ms: time until each owner had the committed offset, or lost the partition.
         transactions_open_ms: time of each transaction from its start to its marker in the log.
         catch_up_ms: for each loss of an owner, the time until the records written meanwhile were processed.
         offsets_late_ms: time of each committed transaction from the decision to the marker.
+        most_unowned: largest number of partitions without an owner at the same time.
     """
 
+    most_unowned: int = 0
+    rebalance_durations_ms: list[int] = field(factory=list)
+    rebalance_causes: Counter[str] = field(factory=Counter)
+    offsets_waits_ms: list[int] = field(factory=list)
+    transactions_open_ms: list[int] = field(factory=list)
+    offsets_late_ms: list[int] = field(factory=list)
+    catch_up_ms: list[int] = field(factory=list)
+
+
+class GroupObservations:
+    """Observations of one group and its partitions."""
+
     def __init__(self, partitions: tuple[TopicPartition, ...], start_ms: int) -> None:
-        self.rebalance_durations_ms: list[int] = []
-        self.rebalance_causes: dict[str, int] = {}
+        self.figures = ConsumerFigures()
         self.rebalances: list[tuple[int, int]] = []
         self.owned: list[OwnedSpan] = []
-        self.offsets_waits_ms: list[int] = []
-        self.transactions_open_ms: list[int] = []
-        self.offsets_late_ms: list[int] = []
-        self.catch_up_ms: list[int] = []
-        self.most_unowned = 0
+        self.partitions = {partition: PartitionFigures(start_ms) for partition in partitions}
         self._unowned: set[TopicPartition] = set()
         self._behind_since_ms: dict[TopicPartition, int] = {}
         self._start_ms = start_ms
-        self._histories = {partition: PartitionFigures(start_ms) for partition in partitions}
         self._is_watched = False
 
     def begin(self, now_ms: int) -> None:
         """Start to count time without an owner, at the start of the first consumer."""
         if not self._is_watched:
             self._is_watched = True
-            for partition in self._histories:
+            for partition in self.partitions:
                 self._begin_wait(partition, now_ms)
 
     def begin_measuring(self, now_ms: int) -> None:
-        for values in (
-            self.rebalance_durations_ms,
-            self.offsets_waits_ms,
-            self.transactions_open_ms,
-            self.offsets_late_ms,
-            self.catch_up_ms,
-        ):
-            values.clear()
-        self.rebalance_causes.clear()
-        self.most_unowned = len(self._unowned)
+        self.figures = ConsumerFigures(len(self._unowned))
         self._behind_since_ms = dict.fromkeys(self._behind_since_ms, now_ms)
-        for history in self._histories.values():
+        for history in self.partitions.values():
             history.unowned_ms = history.moves = history.furthest_behind_ms = 0
             history.duplicate_ms = history.longest_duplicate_ms = 0
             if history.unowned_since_ms is not None:
@@ -116,7 +116,7 @@ class GroupObservations:
 
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
         for partition in partitions:
-            history = self._histories.setdefault(partition, PartitionFigures(now_ms))
+            history = self.partitions.setdefault(partition, PartitionFigures(now_ms))
             history.is_gone = False
             history.since_ms = now_ms
             history.processed_to = 0
@@ -127,22 +127,22 @@ class GroupObservations:
         for partition in partitions:
             self._end_wait(partition, now_ms)
             self._behind_since_ms.pop(partition, None)
-            self._histories[partition].is_gone = True
+            self.partitions[partition].is_gone = True
 
     def rebalanced(self, at_ms: int, duration_ms: int, causes: tuple[str, ...]) -> None:
         self.rebalances.append((at_ms - duration_ms, at_ms))
-        self.rebalance_durations_ms.append(duration_ms)
+        self.figures.rebalance_durations_ms.append(duration_ms)
         for cause in causes[:1]:
-            self.rebalance_causes[cause] = self.rebalance_causes.get(cause, 0) + 1
+            self.figures.rebalance_causes[cause] += 1
 
     def transaction_ended(self, open_ms: int, late_ms: int | None) -> None:
         """Note the marker of a transaction; ``late_ms`` counts from the decision to commit."""
-        self.transactions_open_ms.append(open_ms)
+        self.figures.transactions_open_ms.append(open_ms)
         if late_ms is not None:
-            self.offsets_late_ms.append(late_ms)
+            self.figures.offsets_late_ms.append(late_ms)
 
     def assigned(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
-        history = self._histories[partition]
+        history = self.partitions[partition]
         self._end_wait(partition, now_ms)
         if history.last_consumer not in (None, consumer):
             history.moves += 1
@@ -150,11 +150,11 @@ class GroupObservations:
         history.turns[consumer] = _Turn(now_ms)
 
     def started(self, consumer: str, partition: TopicPartition, offset: int, now_ms: int) -> None:
-        history = self._histories[partition]
+        history = self.partitions[partition]
         turn = history.turns.get(consumer)
         if turn is not None:
             if turn.first_offset is None:
-                self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
+                self.figures.offsets_waits_ms.append(now_ms - turn.assigned_ms)
             turn.first_offset = offset
             # A partition that was added during the run has no records from before.
             behind_ms = (head(now_ms, self._start_ms) - offset) * RECORD_INTERVAL_MS
@@ -163,11 +163,11 @@ class GroupObservations:
     def caught_up(self, partition: TopicPartition, now_ms: int) -> None:
         since_ms = self._behind_since_ms.pop(partition, None)
         if since_ms is not None:
-            self.catch_up_ms.append(now_ms - since_ms)
+            self.figures.catch_up_ms.append(now_ms - since_ms)
 
     def given_up(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
         """Note that a consumer lost a partition; ``processed_to`` is None if it had reached the end."""
-        history = self._histories[partition]
+        history = self.partitions[partition]
         if consumer not in history.turns:
             return
         self._end_turn(consumer, partition, now_ms, processed_to)
@@ -175,11 +175,11 @@ class GroupObservations:
             self._begin_wait(partition, now_ms)
 
     def _end_turn(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
-        history = self._histories[partition]
+        history = self.partitions[partition]
         turn = history.turns.pop(consumer)
         self.owned.append(OwnedSpan(partition, consumer, turn.assigned_ms, now_ms))
         if turn.first_offset is None:
-            self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
+            self.figures.offsets_waits_ms.append(now_ms - turn.assigned_ms)
         else:
             if processed_to is None:
                 processed_to = head(now_ms, self._start_ms)
@@ -189,27 +189,23 @@ class GroupObservations:
             history.processed_to = max(history.processed_to, processed_to)
 
     def _begin_wait(self, partition: TopicPartition, now_ms: int) -> None:
-        self._histories[partition].unowned_since_ms = now_ms
+        self.partitions[partition].unowned_since_ms = now_ms
         self._unowned.add(partition)
         self._behind_since_ms.setdefault(partition, now_ms)
-        if len(self._unowned) > self.most_unowned:
-            self.most_unowned = len(self._unowned)
+        self.figures.most_unowned = max(self.figures.most_unowned, len(self._unowned))
 
     def _end_wait(self, partition: TopicPartition, now_ms: int) -> None:
-        history = self._histories[partition]
+        history = self.partitions[partition]
         if history.unowned_since_ms is not None:
             history.unowned_ms += now_ms - history.unowned_since_ms
             history.unowned_since_ms = None
             self._unowned.discard(partition)
 
     def finish(self, now_ms: int) -> None:
-        for partition, history in self._histories.items():
+        for partition, history in self.partitions.items():
             self._end_wait(partition, now_ms)
             for consumer in list(history.turns):
                 self._end_turn(consumer, partition, now_ms)
-
-    def figures(self) -> dict[TopicPartition, PartitionFigures]:
-        return self._histories
 
 
 class TransactionState(Enum):

@@ -11,7 +11,7 @@ from attrs import frozen
 from groupcoord.analysis.report.html import layout
 from groupcoord.analysis.report.html.layout import EMPTY, Html, element, paragraph
 from groupcoord.analysis.report.text import format_duration
-from groupcoord.sim.actors.observations import GroupObservations, PartitionFigures, ShareRecords, TaskFigures
+from groupcoord.sim.actors.observations import ConsumerFigures, PartitionFigures, ShareRecords, TaskFigures
 
 PERCENTILES = (50, 90, 99)
 
@@ -20,7 +20,7 @@ PERCENTILES = (50, 90, 99)
 class ConsumerGroup:
     """Values that the measures of a group of consumers are computed from."""
 
-    observations: GroupObservations
+    figures: ConsumerFigures
     partitions: Sequence[PartitionFigures]
     requests: int
     records: int
@@ -49,11 +49,11 @@ class Measure:
 MEASURES = (
     Measure(
         *("rebalances", "rebalances", "rebalances", "group", "Number of rebalances."),
-        of_consumers=lambda group: [len(group.observations.rebalance_durations_ms)],
+        of_consumers=lambda group: [len(group.figures.rebalance_durations_ms)],
     ),
     Measure(
         *("rebalance_duration_ms", "time of a rebalance", "ms", "rebalance", "Duration of a rebalance."),
-        of_consumers=lambda group: group.observations.rebalance_durations_ms,
+        of_consumers=lambda group: group.figures.rebalance_durations_ms,
     ),
     Measure(
         *("unowned_ms", "without owner", "ms", "partition"),
@@ -64,7 +64,7 @@ MEASURES = (
     Measure(
         *("most_unowned", "at once without owner", "partitions", "group"),
         "Largest number of partitions without an owner at the same time.",
-        of_consumers=lambda group: [group.observations.most_unowned],
+        of_consumers=lambda group: [group.figures.most_unowned],
     ),
     Measure(
         *("furthest_behind_ms", "furthest behind", "ms", "partition"),
@@ -74,7 +74,7 @@ MEASURES = (
     Measure(
         *("catch_up_ms", "caught up after", "ms", "loss of an owner"),
         "Time until the records that were written meanwhile had been processed.",
-        of_consumers=lambda group: group.observations.catch_up_ms,
+        of_consumers=lambda group: group.figures.catch_up_ms,
     ),
     Measure(
         *("moves", "moved", "times", "partition", "Number of times that the owner changed."),
@@ -109,17 +109,17 @@ MEASURES = (
         *("offsets_wait_ms", "waited for offsets", "ms", "assigned partition"),
         "Time until the consumer had the committed offset. "
         "OffsetFetch fails while a transaction with offsets of the partition is open.",
-        of_consumers=lambda group: group.observations.offsets_waits_ms,
+        of_consumers=lambda group: group.figures.offsets_waits_ms,
     ),
     Measure(
         *("transaction_open_ms", "transaction open", "ms", "transaction"),
         "Time from the begin until the group's coordinator had the marker.",
-        of_consumers=lambda group: group.observations.transactions_open_ms,
+        of_consumers=lambda group: group.figures.transactions_open_ms,
     ),
     Measure(
         *("offsets_late_ms", "offsets visible late", "ms", "committed transaction"),
         "Time from the decision to commit until the group's coordinator had the marker, and consumers the offsets.",
-        of_consumers=lambda group: group.observations.offsets_late_ms,
+        of_consumers=lambda group: group.figures.offsets_late_ms,
     ),
     Measure(
         *("done_ms", "done after", "ms", "record", "Time from the write of a record until a share group accepted it."),

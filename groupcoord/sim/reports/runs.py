@@ -73,7 +73,7 @@ def timelines_of(world: World) -> Iterator[Timeline]:
     duration_ms = world.scheduler.time_ms - START_MS
     for group in world.groups:
         seen = group.observations
-        spans: dict[str, list[tuple[str, int, int]]] = {f"{p.topic}-{p.partition}": [] for p in sorted(seen.figures())}
+        spans: dict[str, list[tuple[str, int, int]]] = {f"{p.topic}-{p.partition}": [] for p in sorted(seen.partitions)}
         for partition, consumer, start_ms, end_ms in seen.owned:
             name = f"{partition.topic}-{partition.partition}"
             spans[name].append((consumer, start_ms - START_MS, end_ms - START_MS))
@@ -122,9 +122,9 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
         group_id, seen = group.options.group_id, group.observations
         requests = group.requests_sent - world.requests_before.get(group_id, 0)
         records = world.laws.log.group_records[group_id] - world.records_before.get(group_id, 0)
-        consumers = ConsumerGroup(seen, list(seen.figures().values()), requests, records)
+        consumers = ConsumerGroup(seen.figures, list(seen.partitions.values()), requests, records)
         values = {each.key: tuple(each.of_consumers(consumers)) for each in MEASURES if each.of_consumers}
-        yield GroupFigures(group_id, values, dict(sorted(seen.rebalance_causes.items())))
+        yield GroupFigures(group_id, values, dict(sorted(seen.figures.rebalance_causes.items())))
     for group_id, application in world.stage.applications.items():
         tasks = application.finish(world.scheduler.time_ms)
         yield GroupFigures(group_id, {each.key: tuple(each.of_tasks(tasks)) for each in MEASURES if each.of_tasks}, {})
