@@ -170,7 +170,7 @@ def world_with_a_forsaken_fence(*faults: Fault) -> tuple[World, list[int], list[
         cluster.leading.move(partition, cluster.nodes[owner.node_id % SHARED.node_count])
 
     assert isinstance(cluster.leading, Replicated)
-    cluster.leading.slots.report_fence = fenced  # type: ignore[method-assign]
+    cluster.leading.slots.report_fence = fenced
     world.scheduler.at(world.start_ms + 60_000, WORLD_RANK, seize, None)
     return world, fences, lines
 

@@ -176,19 +176,6 @@ class Controlled(Leading):
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
         self._log.write_foreign(partition, entry)
 
-    def owner_of(self, node: CoordinatorNode, partition: int) -> int:
-        """Return the leader of a log partition that a node knows, or -1."""
-        return node.known_leader(partition)
-
-    def epoch_of(self, node: CoordinatorNode, partition: int) -> int:
-        """Return the epoch in which a node owns a log partition or last owned it, or -1."""
-        # Only an owned log has owners, and it is a single place.
-        return max((epoch for node_id, epoch in node.leaders_known if node_id == node.node_id), default=-1)
-
-    def has_all(self, node: CoordinatorNode, partition: int) -> bool:
-        """Return False: a node that does not lead a log partition may not know all its records."""
-        return False
-
     def place(self, partitions: Collection[int]) -> int:
         """Return the place with the owner that answers for log partitions."""
         return 0
@@ -337,7 +324,6 @@ class SharedWay:
     """Access of a node to the slots: :class:`~groupcoord.cluster.replica.Replica` without an event loop.
 
     Attributes:
-        epochs: last epoch of each log partition that this process ever owned.
         answers_late: True while responses are sent that may have waited for an ownership check.
     """
 
@@ -349,7 +335,7 @@ class SharedWay:
             snapshot_bytes_min=options.snapshot_bytes_min,
         )
         self.node_id = node.node_id
-        self.epochs: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}  # of each log partition, the last in which this process owned it
         self.answers_late = False
         self._node, self._name, self._slots, self._log = node, name, slots, cluster.log
         self._network, self._scheduler = cluster.network, cluster.scheduler
@@ -382,11 +368,13 @@ class SharedWay:
     def wants(self, partition: int) -> bool:
         return not self._is_over and self.store.wants(partition)
 
-    def has_all(self, partition: int) -> bool:
-        return self._slots.is_last(partition, self.store.last_slot(partition))
+    def epoch_of(self, partition: int) -> int:
+        """Return the epoch in which this process owns a log partition or last owned it, or -1."""
+        return self._epochs.get(partition, -1)
 
-    def seize(self, partition: int) -> None:
-        self.store.take_over(partition)
+    def has_all(self, partition: int) -> bool:
+        """Return whether the slots that this process does not know contain only fences of abandoned take-overs."""
+        return self._slots.is_last(partition, self.store.last_slot(partition))
 
     # ------------------------------------------------------------ messages
 
@@ -495,7 +483,7 @@ class SharedWay:
         del self._awaited[partition]
         self.store.done(partition, flight.operation, flight.result)
         self._slots.heard(partition, self.store.last_slot(partition))
-        self.epochs.update(self.store.owned)
+        self._epochs.update(self.store.owned)
         if self._sharing.settle():
             self._want_beat()
         self._sharing.snapshot(partition)
@@ -510,12 +498,10 @@ class Replicated(Leading):
         super().__init__(cluster, options.lease_ms)
         self.slots = SharedSlots(cluster, options)
         self.place_count = len(self._log.leaders)
-        self._ways: dict[int, SharedWay] = {}
 
     def way_of(self, node: CoordinatorNode, life: int) -> SharedWay:
         """Return the access to the slots of a node's process."""
-        way = self._ways[node.node_id] = SharedWay(node, f"{node.node_id}.{life}", self.slots, self._cluster)
-        return way
+        return SharedWay(node, f"{node.node_id}.{life}", self.slots, self._cluster)
 
     def start(self) -> None: ...
 
@@ -532,20 +518,11 @@ class Replicated(Leading):
     def _seize(self, taken: tuple[CoordinatorNode, int]) -> None:
         node, partition = taken
         if not node.is_stalled(self._seize, taken):
-            self._ways[node.node_id].seize(partition)
+            assert isinstance(node.log, SharedWay)
+            node.log.store.take_over(partition)
 
     def write_foreign(self, partition: int, entry: LogRecord) -> None:
         self.slots.write_foreign(partition, entry)
-
-    def owner_of(self, node: CoordinatorNode, partition: int) -> int:
-        return self._ways[node.node_id].owner_of(partition)
-
-    def epoch_of(self, node: CoordinatorNode, partition: int) -> int:
-        return self._ways[node.node_id].epochs.get(partition, -1)
-
-    def has_all(self, node: CoordinatorNode, partition: int) -> bool:
-        """Return whether the slots that the node does not know contain only fences of abandoned take-overs."""
-        return self._ways[node.node_id].has_all(partition)
 
     def place(self, partitions: Collection[int]) -> int | None:
         """Return the place with the owner that answers for log partitions, or None if they have several."""

@@ -214,6 +214,19 @@ class NodeLog:
     def connect(self, answers: GroupCoordinator | ShareCoordinator) -> None:
         self._answers = answers
 
+    def owner_of(self, partition: int) -> int:
+        """Return the leader of a log partition that the node knows, or -1."""
+        return self._node.known_leader(partition)
+
+    def epoch_of(self, partition: int) -> int:
+        """Return the epoch in which the node owns the whole log, or last owned it, or -1."""
+        known = self._node.leaders_known
+        return max((epoch for node_id, epoch in known if node_id == self._node.node_id), default=-1)
+
+    def has_all(self, partition: int) -> bool:
+        """Return False: a node that does not lead a log partition may not know all its records."""
+        return False
+
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         log = self._log
         if not self._node.leads(partition):

@@ -55,7 +55,7 @@ class CoordinatorNode:
         self._life = 0
         self.address = Node(node_id, f"node-{node_id}", 9092)
         self.coordinator: GroupCoordinator | None = None
-        self.log: NodeLog | SharedWay | None = None
+        self.log: NodeLog | SharedWay
         self.shares: ShareServer | None = None
         self.outstanding: dict[Exchange, None] = {}
         self.touched: set[int] = set()
@@ -111,7 +111,6 @@ class CoordinatorNode:
         self.log.connect(self.coordinator)
 
     def crash(self) -> None:
-        assert self.log is not None
         self._cluster.active[self] = None
         self.is_up, self.coordinator, self.stalled_until_ms = False, None, 0
         self.log.cut()
@@ -125,7 +124,7 @@ class CoordinatorNode:
         self._connections.clear()
 
     def _owner(self, partition: int) -> Node | None:
-        node_id = self._cluster.leading.owner_of(self, partition)
+        node_id = self.log.owner_of(partition)
         return None if node_id < 0 else self._cluster.nodes[node_id - 1].address
 
     # ------------------------------------------------------------ requests
@@ -301,9 +300,9 @@ class CoordinatorNode:
         coordinator = self.coordinator
         return (
             coordinator is not None
-            and not (self.log is not None and self.log.answers_late)
+            and not self.log.answers_late
             and coordinator.status(partition) is PartitionStatus.ACTIVE
-            and (self.leads(partition) or self._cluster.leading.has_all(self, partition))
+            and (self.leads(partition) or self.log.has_all(partition))
         )
 
     def _load_on(self, partition: int) -> None:

@@ -264,7 +264,7 @@ class RunLaws:
         if self._owners:
             place = self._leading.place({self._cluster.partition_of(group_id) for group_id in group_ids})
             if place is not None:
-                epoch = self._leading.epoch_of(node, place)
+                epoch = node.log.epoch_of(place)
                 self._owners[place].told(epoch, sent, self._cluster.scheduler.time_ms)
 
     def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
