@@ -87,8 +87,8 @@ def test_the_wheel_is_small(built: Distributions, tmp_path: Path) -> None:
         wheel.extractall(tmp_path)
     others = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("groupcoord/**/*.*") if path.suffix != ".py"}
 
-    style = "groupcoord/analysis/report/html/style.css"
-    assert others == {"groupcoord/py.typed", style, *(f"{folder}.json.xz" for folder in DATA_FOLDERS)}
+    pages = {str(path.relative_to(ROOT)) for kind in ("css", "jinja") for path in ROOT.glob(f"groupcoord/**/*.{kind}")}
+    assert others == {"groupcoord/py.typed", *pages, *(f"{folder}.json.xz" for folder in DATA_FOLDERS)}
     for folder in DATA_FOLDERS:
         packed, files = ([value for _, value in data_files(top / folder)] for top in (tmp_path, ROOT))
         assert packed == files

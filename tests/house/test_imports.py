@@ -210,7 +210,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "analysis.fold.history": BASE_REQUIREMENTS,
     "analysis.rules.statuses": BASE_REQUIREMENTS,
     "analysis.report.text": BASE_REQUIREMENTS,
-    "analysis.report.html": BASE_REQUIREMENTS,
+    "analysis.report.html": BASE_REQUIREMENTS | {"jinja2", "markupsafe"},
     "analysis.report.data.model": BASE_REQUIREMENTS,
     "analysis.report": frozenset({"attrs", "pyarrow"}),
     "analysis.live": frozenset({"attrs", "pyarrow"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -45,7 +46,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        self.words.append(re.sub(r"\s+", " ", data))
 
 
 def bins(*names: str, length: int) -> model.Bins:

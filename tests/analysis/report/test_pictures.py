@@ -12,25 +12,15 @@ from hypothesis import given, strategies as st
 from groupcoord.analysis.fold.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
 from groupcoord.analysis.report.data import model
 from groupcoord.analysis.report.data.model import bin_width_ms, bins_of
-from groupcoord.analysis.report.html.layout import style_sheet
 from groupcoord.analysis.report.html.page import report_page
-from groupcoord.analysis.report.html.pictures import (
-    COLUMN_WIDTH_MAX,
-    TICKS_MAX,
-    WIDTH,
-    Axis,
-    cause_class,
-    cause_time_line,
-    churn_time_line,
-    epoch_lines,
-    group_picture,
-    load_columns,
-    state_bar,
-    state_class,
-)
+from groupcoord.analysis.report.html.pictures import TICKS_MAX, WIDTH, Axis, cause_class, state_class
+from groupcoord.analysis.report.html.rendering import environment, style_sheet
 from tests.tables import as_one_test
 
 from ..report import reports
+
+PICTURES = environment().get_template("analysis/report/html/pictures.html.jinja").module
+COLUMN_WIDTH_MAX = 72
 
 
 def rects(picture: str, style: str) -> list[dict[str, float]]:
@@ -84,16 +74,16 @@ def test_colours_can_be_told_from_their_ground(colours: dict[str, str]) -> None:
 def test_unknown_causes_and_states_are_drawn_too() -> None:
     """A name that is not in the lists gets the colour of others, behind those that are."""
     bins = model.Bins(0, 1_000, 1, {"cosmic ray": (1,), JOIN: (1,)})
-    picture = cause_time_line(bins)
+    picture = PICTURES.cause_time_line(bins)
     assert cause_class("cosmic ray") == "cause-other"
     assert picture.index("cause-join") < picture.index("cause-other")
-    assert "state-other" in state_bar({"Frozen": 1})
+    assert "state-other" in PICTURES.state_bar({"Frozen": 1})
 
 
 def test_columns_are_as_high_as_their_counts() -> None:
     """In the time line twice as many rebalances are twice as high, one cause on top of the other."""
     bins = model.Bins(0, 1_000, 3, {JOIN: (1, 2, 0), EXPIRY_OR_LEAVE: (1, 0, 0)})
-    picture = cause_time_line(bins)
+    picture = PICTURES.cause_time_line(bins)
     (first, second), (on_top,) = rects(picture, "cause-join"), rects(picture, "cause-expiry-or-leave")
     assert second["height"] == pytest.approx(2 * first["height"], abs=0.2)
     assert on_top["y"] + on_top["height"] == pytest.approx(first["y"], abs=0.2)
@@ -102,35 +92,35 @@ def test_columns_are_as_high_as_their_counts() -> None:
 
 def test_churn_is_drawn_up_and_down() -> None:
     """Members that join stand above the line, those that leave hang below it."""
-    picture = churn_time_line(model.Bins(0, 1_000, 2, {"joined": (3, 0), "left": (1, 0)}))
+    picture = PICTURES.churn_time_line(model.Bins(0, 1_000, 2, {"joined": (3, 0), "left": (1, 0)}))
     (joined,), (left,) = rects(picture, "joined"), rects(picture, "left")
     assert joined["y"] + joined["height"] == pytest.approx(left["y"], abs=0.2)
     assert joined["height"] == pytest.approx(3 * left["height"], abs=0.2)
 
 
 def test_hottest_group_has_its_share_of_the_column() -> None:
-    picture = load_columns([reports.partition(0, 1_000)])
+    picture = PICTURES.load_columns([reports.partition(0, 1_000)])
     (others,), (hot,) = rects(picture, "load"), rects(picture, "hot")
     assert hot["height"] / (hot["height"] + others["height"]) == pytest.approx(0.6, abs=0.01)
 
 
 def test_a_lone_log_partition_does_not_fill_the_picture() -> None:
-    (others,) = rects(load_columns([reports.partition(0, 1_000)]), "load")
+    (others,) = rects(PICTURES.load_columns([reports.partition(0, 1_000)]), "load")
     assert others["width"] <= COLUMN_WIDTH_MAX
 
 
 @as_one_test
 @pytest.mark.parametrize("count", [1, 24, 25, 50, 200, model.PARTITIONS_MAX, 3_000])
 def test_labels_of_log_partitions_do_not_overlap(count: int) -> None:
-    picture = load_columns([reports.partition(number, 1_000) for number in range(count)])
-    labels = [(float(x), int(told)) for x, told in re.findall(r'<text x="([\d.]+)" y="176.0"[^>]*>(\d+)<', picture)]
+    picture = PICTURES.load_columns([reports.partition(number, 1_000) for number in range(count)])
+    labels = [(float(x), int(told)) for x, told in re.findall(r'<text x="([\d.]+)" y="176"[^>]*>(\d+)<', picture)]
     assert labels[0][1] == 0
     assert all(after[0] - before[0] >= 28 for before, after in pairwise(labels))
 
 
 def test_labels_of_times_are_inside_the_picture() -> None:
     """A label at the very end of the axis is moved until it fits."""
-    day = cause_time_line(model.Bins(0, 3_600_000, 96, {JOIN: (1,) * 96}))
+    day = PICTURES.cause_time_line(model.Bins(0, 3_600_000, 96, {JOIN: (1,) * 96}))
     labels = [(float(x), told) for x, told in re.findall(r'<text x="([\d.]+)"[^>]*middle">([^<]+)<', day)]
     assert labels[-1][1] == "1970-01-05"
     assert all(x + 7 * len(told) / 2 <= WIDTH for x, told in labels)
@@ -140,7 +130,7 @@ def test_picture_of_a_group_has_its_events_where_they_happened() -> None:
     """Marks of rebalances lie in the order of time inside the picture, each with its cause."""
     told = reports.story("a")
     axis = Axis(reports.START_MS, reports.START_MS + 30 * reports.MINUTE_MS)
-    picture = group_picture(told, axis)
+    picture = PICTURES.group_picture(told, axis)
     marks = [mark for cause in told.causes for mark in rects(picture, cause_class(cause))]
 
     assert len(marks) == len(told.rebalances)
@@ -157,13 +147,15 @@ def test_a_silence_at_the_end_is_shown() -> None:
     told = reports.story("a")
     last_ms = told.row.last_commit_ms or 0
     axis = Axis(reports.START_MS, last_ms + 30 * reports.MINUTE_MS)
-    (silent,) = rects(group_picture(told, axis), "silence")
-    (never,) = rects(group_picture(evolve(told, row=evolve(told.row, commits=0, last_commit_ms=None)), axis), "silence")
+    (silent,) = rects(PICTURES.group_picture(told, axis), "silence")
+    (never,) = rects(
+        PICTURES.group_picture(evolve(told, row=evolve(told.row, commits=0, last_commit_ms=None)), axis), "silence"
+    )
 
     assert (silent["x"], never["x"]) == (pytest.approx(axis.x(last_ms), abs=0.1), pytest.approx(axis.x(axis.start_ms)))
     assert silent["x"] + silent["width"] == pytest.approx(axis.x(axis.end_ms), abs=0.1)
-    assert "no commit for 30.0 min" in group_picture(told, axis)
-    assert not rects(group_picture(told, Axis(reports.START_MS, last_ms + reports.MINUTE_MS)), "silence")
+    assert "no commit for 30.0 min" in PICTURES.group_picture(told, axis)
+    assert not rects(PICTURES.group_picture(told, Axis(reports.START_MS, last_ms + reports.MINUTE_MS)), "silence")
 
 
 def test_epochs_are_steps() -> None:
@@ -174,7 +166,7 @@ def test_epochs_are_steps() -> None:
         model.EpochPoint(600, 3, 3, None),
         model.EpochPoint(800, 4, 4, 4),
     )
-    picture = epoch_lines(evolve(reports.story("a"), epochs=points), Axis(0, 1_000))
+    picture = PICTURES.epoch_lines(evolve(reports.story("a"), epochs=points), Axis(0, 1_000))
     lines = {
         style: [[tuple(map(float, point.split(","))) for point in drawn.split()] for drawn in found]
         for style in ("epoch-group", "epoch-target", "epoch-member")

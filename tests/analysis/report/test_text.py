@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from attrs import evolve
 from hypothesis import given, strategies as st
 
 from groupcoord.analysis.fold.history.causes import CAUSES, JOIN
 from groupcoord.analysis.report.data import model
-from groupcoord.analysis.report.html.page import story_of
+from groupcoord.analysis.report.html.rendering import environment
 from groupcoord.analysis.report.text import (
     TEXT_LENGTH_MAX,
     clipped,
@@ -25,6 +27,12 @@ from groupcoord.analysis.report.text import (
 from ..report import reports
 
 DAY_MS = 86_400_000
+TROUBLED = environment().get_template("analysis/report/html/troubled.html.jinja").module
+
+
+def story_of(story: model.GroupStory, end_ms: int | None) -> list[str]:
+    """Return the sentences of a group's story."""
+    return re.sub(r"<.*?>", "", " ".join(TROUBLED.story_of(story, end_ms).split())).replace(". ", ".\n").split("\n")
 
 
 def test_story_tells_what_happened() -> None:
