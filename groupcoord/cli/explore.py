@@ -160,19 +160,14 @@ def _tell_violation(violation: Violation, keep: Path | None, *, as_json: bool) -
 
 
 def _show(stories: Sequence[Story], html: Path | None, *, as_json: bool) -> None:
-    from groupcoord.testing.exploring.stage import diagram, in_lines
+    from groupcoord.testing.exploring.stage import in_lines
 
     for story in () if as_json else stories:
         for line in in_lines(story):
             say(line)
     if html is not None:
-        from groupcoord.analysis.report.html.layout import Section, element, page, paragraph
+        from groupcoord.analysis.report.html.rendering import render
 
-        sections = [
-            Section(f"h{number}", story.law or "every law holds", element("div", diagram(story), class_="plot"))
-            for number, story in enumerate(stories, 1)
-        ]
-        lead = [paragraph(f"{len(stories)} histories: requests, responses and records, step by step.")]
-        write_text(html, page("Histories of a coordinator", lead, sections))
+        write_text(html, render("testing/exploring/histories.html.jinja", stories=stories))
     if any(story.law for story in stories):
         raise typer.Exit(FAILED)

@@ -18,8 +18,6 @@ from groupcoord.cli.options import AsJson, CpuSeconds, HtmlFile
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.analysis.report.html.layout import Html
-    from groupcoord.testing.exploring.stage import Story
     from groupcoord.testing.museum import Exhibit
 
 WIDTH = 100
@@ -173,41 +171,8 @@ def _play(console: Console, chosen: list[Exhibit], html: Path | None, *, as_json
                 for line in in_lines(story):
                     console.print(line, style="bold red" if line.lstrip().startswith("BROKEN") else "", soft_wrap=True)
     if html is not None:
-        write_text(html, _page(played))
+        from groupcoord.analysis.report.html.rendering import render
+
+        write_text(html, render("testing/museum/museum.html.jinja", played=played))
     if not is_as_described:
         raise typer.Exit(FAILED)
-
-
-def _page(played: list[tuple[Exhibit, Story]]) -> str:
-    from groupcoord.analysis.report.html.layout import Section, page, paragraph
-    from groupcoord.analysis.report.text import counted
-
-    lead = [
-        paragraph(
-            "Real bugs of group coordination, each replayed on a coordinator that has it: "
-            "requests, responses, records, the state of the group after each step, and the broken law."
-        ),
-        paragraph(f"{counted(len(played), 'exhibit')}; open a step to see the state after it."),
-    ]
-    sections = [Section(shown.id, f"{shown.id}: {shown.title}", _on_page(shown, story)) for shown, story in played]
-    return page("Museum of coordinator bugs", lead, sections)
-
-
-def _on_page(shown: Exhibit, story: Story) -> Html:
-    from groupcoord.analysis.report.html.layout import element, joined, listing, paragraph, soft
-    from groupcoord.testing.exploring.stage import diagram
-
-    parts = [
-        soft(f"{shown.room}; {shown.versions}; {', '.join(shown.references)}"),
-        paragraph(shown.story),
-        paragraph(element("b", "Damage: "), shown.loses),
-        paragraph(element("b", "The law: "), shown.law),
-        element("div", diagram(story), class_="plot"),
-    ]
-    for number, entry in enumerate(story.steps, 1):
-        is_broken = number == len(story.steps) and bool(story.law)
-        summary = element("summary", f"{number}. {entry.step}", class_="bad" if is_broken else None)
-        # Opening a step closes the other steps of the exhibit.
-        states = listing((entry.state or "not reached").split("; "))
-        parts.append(element("details", summary, states, name=f"steps-{shown.id}"))
-    return joined([*parts, paragraph(element("b", f"Broken: {story.law} ", class_="bad"), story.message)])

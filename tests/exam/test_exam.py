@@ -187,7 +187,7 @@ def test_results_for_build_servers_and_people() -> None:
     assert (failed[0].get("message"), len(passed)) == ("no committed offset is beyond the processed records", 0)
     assert "1 of 2 scenarios passed." in page
     assert "my-program &lt;x&gt;" in page
-    rows = [re.sub("<[^>]+>", "|", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+    rows = [re.sub(r"\s*<[^>]+>\s*", "|", row) for row in re.findall("<tr>(.*?)</tr>", page)]
     assert [re.findall("[^|]+", row) for row in rows[1:]] == [
         ["FAILED", "4 s", "quiet", SCENARIOS[0].why, "no committed offset is beyond the processed records"],
         ["passed", "4 s", "quiet", SCENARIOS[0].why],

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from groupcoord.analysis.report.html.rendering import environment
 from groupcoord.core.groups.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, parse_variants, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
+from groupcoord.sim.reports import measures, page
 from groupcoord.sim.reports.measures import (
-    BAR_HEIGHT_MIN,
-    BAR_WIDTH_MAX,
     MEASURES,
     Distribution,
     Measure,
     format_value,
     histogram,
-    plot,
     scale_of,
     ticks,
 )
-from groupcoord.sim.reports.page import draw_timeline, span_of
+from groupcoord.sim.reports.page import span_of
 from groupcoord.sim.reports.runs import Run, Timeline
 from tests.analysis.report.reports import Page
 from tests.tables import as_one_test
@@ -31,6 +31,7 @@ from tests.tables import as_one_test
 from .conftest import Simulate
 from .worlds import small_world
 
+PARTS = environment().get_template("sim/reports/parts.html.jinja").make_module({"measures": measures, "page": page})
 PARTITION = TopicPartition("orders", 0)
 SCENARIO = """\
 name = "two <consumers>"
@@ -188,13 +189,18 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert "http" not in page
 
 
+def plot(measure: Measure, *series: tuple[str, list[int]]) -> str:
+    reports = [(name, SimpleNamespace(values={measure.key: values}.get)) for name, values in series]
+    return PARTS.card(measure, page.histograms(measure, reports))
+
+
 def test_a_plot_can_be_read() -> None:
     """One value among thousands is seen, a lone bar is no wider than any, and both axes have round ticks."""
     measure = Measure("a", "a", "times", "group", "")
-    lone, few, many = (plot(measure, [("", values)]) for values in ([5], [0] * 9_999 + [2], list(range(41))))
+    lone, few, many = (plot(measure, ("", values)) for values in ([5], [0] * 9_999 + [2], list(range(41))))
 
-    assert f'width="{BAR_WIDTH_MAX - 1:.1f}"' in lone
-    assert f'height="{BAR_HEIGHT_MIN}"' in few
+    assert 'width="47"' in lone
+    assert 'height="1.5"' in few
     assert [f">{value}</text>" in few for value in (0, 1, 2, 3)] == [True, True, True, False]
     assert ">5,000</text>" in few
     assert [f">{value}</text>" in many for value in (0, 20, 40)] == [True] * 3
@@ -225,7 +231,7 @@ def test_a_time_line_shows_what_happens() -> None:
     timeline = Timeline("billing", 600_000, 60_000, ((1_000, 3_000), (120_000, 130_000)), (("orders-0", spans),), 1)
 
     span = span_of([timeline])
-    picture = draw_timeline(timeline, span, "eager")
+    picture = PARTS.draw_timeline(timeline, span, "eager")
 
     assert span == (119_000, 131_000)
     assert "1 rebalance;" in picture
@@ -238,7 +244,7 @@ def test_a_time_line_shows_what_happens() -> None:
 
 def test_plots_of_variants_have_the_same_axes() -> None:
     """With distant values of two variants, both plots have the ticks of all values."""
-    both = plot(Measure("a", "a", "ms", "group", ""), [("fast", [0, 1_000]), ("slow", [60_000] * 8)])
+    both = plot(Measure("a", "a", "ms", "group", ""), ("fast", [0, 1_000]), ("slow", [60_000] * 8))
 
     assert both.count("<svg") == 2
     for tick in (">30.0 s</text>", ">1.0 min</text>", ">5</text>"):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from groupcoord.analysis.report.html.layout import Html, Section, element, joined, page, paragraph, pill, soft, table
 from groupcoord.conformance.report import Case, to_junit
 from groupcoord.testing.asserting.report import known_client_bugs
 from groupcoord.testing.exams.scenarios import BASELINE, SCENARIOS, Scenario
@@ -356,86 +355,16 @@ def exam_junit(results: Iterable[Result]) -> str:
 
 def exam_page(results: Sequence[Result], command: str) -> str:
     """Return results as an HTML page: a table of scenarios, and a diagram for each broken law."""
-    passed = sum(result.is_passed for result in results)
-    lead = [
-        paragraph(element("code", command)),
-        paragraph(f"{passed} of {len(results)} scenarios passed."),
-    ]
-    baseline = baseline_of(results)
-    failed = [result for result in results if not result.is_passed]
-    shown = [result for result in failed if not is_like_baseline(result, baseline)]
-    folded = [result for result in failed if is_like_baseline(result, baseline)]
-    sections = [Section("scenarios", "Scenarios", _overview(results, baseline))]
-    sections += [Section(result.scenario.name, result.scenario.name, _details(result, baseline)) for result in shown]
-    sections.append(Section("as-in-baseline", f"As in {BASELINE}", joined(map(_folded, folded))))
-    return page("Exam", lead, sections)
+    from groupcoord.analysis.report.html.rendering import render  # a test of a consumer needs no jinja2
 
-
-def _overview(results: Sequence[Result], baseline: Result | None) -> Html:
-    rows = []
-    for result in sorted(results, key=lambda result: result.is_passed):
-        name = result.scenario.name
-        verdict = pill("passed", "good") if result.is_passed else pill("FAILED", "bad")
-        title = name if result.is_passed else element("a", name, href=f"#{name}")
-        scenario = joined([title, soft(result.scenario.why)])
-        duration = element("div", f"{result.seconds:.0f} s", class_="soft")
-        rows.append([joined([verdict, duration]), scenario, _in_a_cell(result, baseline)])
-    return table(["@", "scenario", "broken laws"], rows)
-
-
-def _in_a_cell(result: Result, baseline: Result | None) -> Html:
-    if result.trouble:
-        return joined([result.trouble])
-    new, known = _by_novelty(result, baseline)
-    lines = [element("b", str(verdict.law), class_="bad") for verdict in new]
-    lines += [joined([f"{verdict.law} (in {BASELINE}, too)"]) for verdict in known]
-    lines += [
-        element("span", f"{verdict.law}: follows from the others", class_="soft")
-        for verdict in result.verdicts
-        if verdict.explained_by
-    ]
-    return joined(lines, "<br>")
-
-
-def _details(result: Result, baseline: Result | None) -> Html:
-    parts = [soft(result.scenario.why)]
-    if result.trouble:
-        parts.append(paragraph(result.trouble))
-    parts += map(paragraph, _known_bugs(result))
-    new, known = _by_novelty(result, baseline)
-    parts += [_breach(result, verdict) for verdict in new]
-    parts += [_in_details(result, verdict) for verdict in known]
-    return joined(parts)
-
-
-def _folded(result: Result) -> Html:
-    name = result.scenario.name
-    return element("div", element("h3", name), *(_in_details(result, verdict) for verdict in result.broken), id=name)
-
-
-def _breach(result: Result, verdict: Verdict) -> Html:
-    first = verdict.breaches[0]
-    heading = element("h3", f"Broken: {verdict.law}")
-    return joined([heading, paragraph(_named(first)), _diagram(story(result, first), first.who)])
-
-
-def _in_details(result: Result, verdict: Verdict) -> Html:
-    first = verdict.breaches[0]
-    summary = element("summary", f"Broken in {BASELINE}, too: {verdict.law}")
-    return element("details", summary, paragraph(_named(first)), _diagram(story(result, first), first.who))
-
-
-def _diagram(events: Sequence[Event], who: str) -> Html:
-    ends = element("div", element("span", who or "instances"), element("span", "broker"), class_="ends")
-    steps = [
-        element(
-            "li",
-            element("time", f"{event.at_s:.2f} s"),
-            " ",
-            "" if event.who == who else element("b", f"{event.who or 'the exam'}: "),
-            event.text,
-            class_="finding-step" if event.is_error else None if event.who else "soft",
-        )
-        for event in events
-    ]
-    return element("div", ends, element("ol", *steps), class_="sequence")
+    return render(
+        "testing/exams/exam.html.jinja",
+        results=results,
+        command=command,
+        baseline=baseline_of(results),
+        by_novelty=_by_novelty,
+        is_like_baseline=is_like_baseline,
+        known_bugs=_known_bugs,
+        named=_named,
+        story=story,
+    )

@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import define, frozen
 
-from groupcoord.analysis.report.html.layout import Html, element, label, line, picture, titled
 from groupcoord.analysis.report.text import counted
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.messages import (
@@ -366,10 +365,6 @@ RECEIVES, IS_ASKED = "receives", "is asked"
 REPEATED_MAX = 12
 """Limit on lines shown of a step."""
 
-_ROW, _TOP, _LEFT, _LETTER = 24, 40, 150, 6.9
-_LANE, _TOLD, _WRITTEN = 90, 310, 350
-"""Widths between lanes: processes, the last process to the coordinator, the coordinator to the log."""
-
 GROUPS = ("ConsumerGroup", "ShareGroup", "StreamsGroup")
 """Prefixes that are omitted from names of records."""
 
@@ -383,6 +378,15 @@ class Line:
     text: str
     is_error: bool = False
 
+    @property
+    def is_append(self) -> bool:
+        return self.what == IS_ASKED
+
+    def __str__(self) -> str:
+        if self.is_append:
+            return f"the log receives {self.text}"
+        return f"{self.who or 'somebody'} {self.what} {self.text}"
+
 
 @frozen
 class StoryStep:
@@ -392,6 +396,10 @@ class StoryStep:
     at_ms: int
     lines: tuple[Line, ...]
     state: str
+
+    @property
+    def shown(self) -> tuple[Line, ...]:
+        return self.lines[:REPEATED_MAX]
 
 
 @frozen
@@ -486,53 +494,10 @@ def _of_consumer(name: str, consumer: Consumer) -> str:
 def in_lines(story: Story) -> Iterable[str]:
     for number, entry in enumerate(story.steps, 1):
         yield f"{number:>3}. {entry.step:<24} {entry.at_ms / 1000:>8.1f} s"
-        shown = entry.lines[:REPEATED_MAX]
-        for seen in shown:
-            yield f"       {_as_text(seen)}"
-        if len(entry.lines) > len(shown):
-            yield f"       and {len(entry.lines) - len(shown)} more"
+        for seen in entry.shown:
+            yield f"       {seen}"
+        if len(entry.lines) > len(entry.shown):
+            yield f"       and {len(entry.lines) - len(entry.shown)} more"
         if entry.state:
             yield f"       {entry.state}"
     yield f"     BROKEN {story.law}: {story.message}" if story.law else "     every law holds"
-
-
-def _as_text(seen: Line) -> str:
-    if seen.what == IS_ASKED:
-        return f"the log receives {seen.text}"
-    return f"{seen.who or 'somebody'} {seen.what} {seen.text}"
-
-
-# ---------------------------------------------------------------- as a picture
-
-
-def diagram(story: Story) -> Html:
-    """Return a sequence diagram with a lane for each process, the coordinator and the log."""
-    lanes = {name: _LEFT + _LANE * number for number, name in enumerate(story.processes)}
-    coordinator = _LEFT + _LANE * max(len(lanes) - 1, 0) + _TOLD
-    log = coordinator + _WRITTEN
-    parts, y = [], _TOP
-    for entry in story.steps:
-        y += _ROW // 2
-        parts.append(titled(entry.state, [label(8, y, entry.step, "start")]))
-        for seen in entry.lines[:REPEATED_MAX]:
-            source, end = (coordinator, log) if seen.what == IS_ASKED else (lanes.get(seen.who, 8), coordinator)
-            text = _fitting(f"{'◀' if seen.what == RECEIVES else '▶'} {seen.text}", end - coordinator or _TOLD)
-            shapes = [line(source, y + 5, end, y + 5, "finding-line" if seen.is_error else "axis")]
-            parts.append(titled(_as_text(seen), [*shapes, label(end - 8, y, text, "end")]))
-            y += _ROW
-        y += 0 if entry.lines else _ROW
-    if story.law:
-        y += _ROW // 2
-        broken = _fitting(f"BROKEN {story.law}: {story.message}", log)
-        shapes = [line(8, y + 6, log, y + 6, "finding-line"), label(8, y, broken, "start")]
-        parts.append(element("g", *shapes, class_="finding"))
-        y += _ROW
-    others = {**lanes, "coordinator": coordinator, "log": log}
-    names = [label(x, 18, name, "middle") for name, x in others.items()]
-    grid = [line(x, 26, x, y - _ROW // 2, "grid") for x in others.values()]
-    return picture(log + 30, y, "requests, responses and records, step by step", [*grid, *names, *parts])
-
-
-def _fitting(text: str, width: int) -> str:
-    count = int(width / _LETTER)
-    return text if len(text) <= count else f"{text[: count - 1]}…"

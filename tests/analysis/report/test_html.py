@@ -1,4 +1,4 @@
-"""Text never becomes markup, wherever it goes into an element, and tables have the shape of their titles."""
+"""Text never becomes markup, wherever a template shows it, and tables have the shape of their columns."""
 
 from __future__ import annotations
 
@@ -7,88 +7,56 @@ from html import unescape
 import pytest
 from hypothesis import given, strategies as st
 
-from groupcoord.analysis.report.html.layout import (
-    EMPTY,
-    PROSE_LENGTH_MAX,
-    Html,
-    Section,
-    element,
-    enumeration,
-    joined,
-    listing,
-    name,
-    page,
-    paragraph,
-    table,
-    text,
-)
+from groupcoord.analysis.report.html.rendering import environment, text
 
 from .reports import Page
 
+ELEMENTS = environment().get_template("analysis/report/html/elements.html.jinja").module
+TABLE = """{% from "analysis/report/html/elements.html.jinja" import table -%}
+{% call(row, column) table(rows, "all") %}
+{{ column("name", row[0]) }}{{ column("count", row[1], "n") }}{{ column("when", row[2], "t") }}
+{% endcall %}"""
 printable = st.text(st.characters(exclude_categories=("C", "Z")), max_size=100)
+
+
+def made(template: str, **values: object) -> str:
+    return environment().from_string(template).render(values)
 
 
 @given(printable, printable, printable)
 def test_text_is_text_wherever_it_goes(first: str, second: str, value: str) -> None:
     """Any text in elements and attributes is shown as it is, and never as a tag."""
-    found = Page(element("p", first, element("b", second), title=value))
-    assert found.elements == [("p", {"title": value} if value else {}), ("b", {})]
+    template = '<p title="{{ value }}">{{ first }}<b>{{ second }}</b></p>'
+    found = Page(made(template, first=first, second=second, value=value))
+    assert found.elements == [("p", {"title": value}), ("b", {})]
     assert "".join(found.words) == first + second
-
-
-def test_markup_goes_in_as_it_is() -> None:
-    """Generated markup is not escaped again, and text that looks like it is escaped."""
-    made = element("b", "1 < 2")
-    assert element("p", made, "<b>") == "<p><b>1 &lt; 2</b>&lt;b&gt;</p>"
-    assert joined([made, "&", made], ", ") == "<b>1 &lt; 2</b>, &amp;, <b>1 &lt; 2</b>"
-    assert enumeration([made, made, made]) == f"{made}, {made} and {made}"
-    assert isinstance(element("p", made) and joined(()), Html)
-
-
-def test_attributes_have_names_that_python_does_not_allow() -> None:
-    """``class_`` and ``text_anchor`` are what they should be; what is not given is left out."""
-    assert element("a", class_="x", text_anchor="end", href=None, id="", tabindex=0) == (
-        '<a class="x" text-anchor="end" tabindex="0"></a>'
-    )
-    assert element("br") + element("rect", x="1") == '<br><rect x="1"/>'
 
 
 @given(st.text(max_size=400), st.integers(6, 50))
 def test_text_is_bounded(value: str, length_max: int) -> None:
     """However many characters have to be escaped, no text makes a page long, and controls are shown, not obeyed."""
-    made = text(value, length_max)
-    assert "<" not in made
-    assert len(made) <= length_max + 101
-    assert all(char.isprintable() for char in unescape(made))
+    for shown in (text(value, length_max), made("{{ value }}", value=value[: length_max + 20])):
+        assert "<" not in shown
+        assert len(shown) <= 6 * (length_max + 20)
+        assert all(char.isprintable() for char in unescape(shown))
+    assert len(text(value, length_max)) <= length_max + 101
 
 
 @pytest.mark.parametrize("character", ["x", '"'])
-def test_prose_is_bounded(character: str) -> None:
-    """Text that goes straight into an element is bounded too; what is between two elements is not."""
-    long = element("p", character * 100_000)
-    assert len(long) < PROSE_LENGTH_MAX + 200
-    assert len(element("p", element("i", "x" * 900), element("i", "x" * 900))) > 1_800
+def test_values_are_bounded(character: str) -> None:
+    """A value that a template shows without a filter is bounded, too."""
+    assert len(made("{{ value }}", value=character * 100_000)) < 500
+    assert len(made("{{ value | text(1000) }}", value=character * 100_000)) < 1_200
 
 
 def test_names_that_are_missing_or_empty() -> None:
-    assert name(None) == "-"
-    assert name("") == "<i>no name</i>"
-    assert name("a") == "<code>a</code>"
-
-
-def test_nothing_leaves_nothing() -> None:
-    """Paragraphs and lists without content, and sections without a body, are left out."""
-    assert paragraph("", EMPTY) == listing([]) == EMPTY
-    whole = page("t", [], [Section("a", "A", EMPTY), Section("b", "B", paragraph("here"))])
-    assert 'href="#b"' in whole
-    assert 'id="a"' not in whole
+    assert [ELEMENTS.name(value) for value in (None, "", "a")] == ["-", "<i>no name</i>", "<code>a</code>"]
 
 
 def test_titles_say_how_columns_look() -> None:
     """Numbers stand right, what must not be broken stays on one line, cells are escaped like everything."""
-    made = table(("name", "#count", "@when"), [("<a>", "1", "now")], "all")
-    assert "<caption>all</caption>" in made
-    assert '<th scope="col">name</th><th scope="col" class="n">count</th><th scope="col" class="t">when</th>' in made
-    assert '<td>&lt;a&gt;</td><td class="n">1</td><td class="t">now</td>' in made
-    with pytest.raises(ValueError, match="shorter"):
-        table(("a",), [("1", "2")])
+    found = made(TABLE, rows=[("<a>", "1", "now")])
+    assert "<caption>all</caption>" in found
+    assert '<th scope="col">name</th><th scope="col" class="n">count</th><th scope="col" class="t">when</th>' in found
+    assert '<td>&lt;a&gt;</td><td class="n">1</td><td class="t">now</td>' in found
+    assert made(TABLE, rows=[]).strip() == ""

@@ -13,6 +13,7 @@ from groupcoord.analysis.report.data.model import STATES, Bins
 WIDTH = 960
 LEFT, RIGHT = 76, 948
 TICKS_MAX = 8
+OWNER_COLOURS = 24
 
 _LEVELS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
@@ -24,6 +25,8 @@ class Axis:
 
     start_ms: int
     end_ms: int
+    left: float = LEFT
+    right: float = RIGHT
 
     @property
     def span_ms(self) -> int:
@@ -31,7 +34,7 @@ class Axis:
 
     def x(self, at_ms: float) -> float:
         share = (at_ms - self.start_ms) / self.span_ms
-        return LEFT + (RIGHT - LEFT) * min(max(share, 0.0), 1.0)
+        return self.left + (self.right - self.left) * min(max(share, 0.0), 1.0)
 
     def ticks(self) -> list[int]:
         step_ms = next((step * 1000 for step in _STEPS_S if self.span_ms / (step * 1000) <= TICKS_MAX), None)

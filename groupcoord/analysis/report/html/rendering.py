@@ -30,7 +30,6 @@ from groupcoord.analysis.report.text import (
 )
 
 NAME_LENGTH_MAX = 72
-PROSE_LENGTH_MAX = 1_000
 _ESCAPES_MAX = 100
 _ESCAPED_LENGTH_MAX = len("&quot;")
 _LAYOUT_OF_TEMPLATES = re.compile(r"(?<=>)\n\s*(?=<)|(?<=\n)\s+")
@@ -56,6 +55,7 @@ def environment() -> Environment:
         finalize=_finalized,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
         bytecode_cache=_bytecode_cache(),
     )
     found.filters |= {
@@ -101,7 +101,6 @@ def text(value: str, length_max: int = TEXT_LENGTH_MAX) -> Markup:
     return escaped
 
 
-OWNER_COLOURS = 24
 _TURN_DEGREES = 137.508
 """Golden angle between hues, so that each is far from the previous ones."""
 
@@ -111,6 +110,6 @@ def style_sheet() -> Markup:
     owners = (
         f".owner-{number}{{--fill:hsl({round(210 + number * _TURN_DEGREES) % 360} "
         f"{62 - number % 3 * 14}% {46 + number % 2 * 12}%)}}\n"
-        for number in range(OWNER_COLOURS)
+        for number in range(pictures.OWNER_COLOURS)
     )
     return Markup(Path(__file__).with_name("style.css").read_text("utf-8") + "".join(owners))
