@@ -20,7 +20,6 @@ from tests.tables import as_one_test
 from ..report import reports
 
 PICTURES = environment().get_template("analysis/report/html/pictures.html.jinja").module
-COLUMN_WIDTH_MAX = 72
 
 
 def rects(picture: str, style: str) -> list[dict[str, float]]:
@@ -106,7 +105,7 @@ def test_hottest_group_has_its_share_of_the_column() -> None:
 
 def test_a_lone_log_partition_does_not_fill_the_picture() -> None:
     (others,) = rects(PICTURES.load_columns([reports.partition(0, 1_000)]), "load")
-    assert others["width"] <= COLUMN_WIDTH_MAX
+    assert others["width"] <= 72
 
 
 @as_one_test
