@@ -135,7 +135,7 @@ def test_the_worst_groups_come_first() -> None:
     text = report_page(report).split('<section id="worst">')[1].split("</section>")[0]
     words = words_of("worst", report)
 
-    assert text.count('<li class="bad">') == model.WORST_MAX
+    assert text.count('<li class="bad">') == 5
     assert text.count('<a href="#group-1"><code>group-0</code></a><span class="pill bad">STOP</span>') == 1
     assert "12 of 12 groups need attention; 12 of them without progress, or with records processed twice." in words
     assert "group-0 STOP 5,000 records behind, 42.0 s Commits stopped of group-0:3: no commit for 900 s." in words
