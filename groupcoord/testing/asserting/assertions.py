@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.topics.registry import TopicError
@@ -23,7 +23,6 @@ from groupcoord.testing.asserting.expectations import (
     Attempts,
     Committed,
     Condition,
-    Expected,
     Owned,
     Owners,
     Produced,
@@ -33,12 +32,12 @@ from groupcoord.testing.asserting.expectations import (
     checked_offsets,
     checked_owners,
     refuse_to_block,
-    with_story,
 )
 from groupcoord.testing.asserting.groups import (
     CommittedOffset,
     GroupDescription,
     MemberDescription,
+    Unmet,
     committed_offsets,
     describe_group,
     describe_groups,
@@ -67,6 +66,7 @@ from groupcoord.wire.broker_messages import (
 
 __tracebackhide__ = True  # pytest's reports end at the user's line
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -148,18 +148,17 @@ class Assertions(ABC):
         Raises:
             TimeoutError: the condition did not hold in time; the message has the groups.
         """
-        self._wait(Condition(condition), timeout_s, "wait_until")
+        return self._wait(Condition(condition), timeout_s, "wait_until")
 
     def _wait(self, wanted: Wanted[T], timeout_s: float, word: str) -> T:
         if timeout_s > 0:
             refuse_to_block(word, f"server.asyncio.{word}")
         attempts = Attempts(timeout_s)
-        while True:
-            found, reason = self.run(wanted.look)
-            if found is not None:
-                return found
-            attempts.count(wanted, reason)
+        while isinstance(found := self.run(wanted.look), Unmet):
+            if make_error := attempts.end(wanted, found):
+                raise self.run(make_error)
             time.sleep(LOOK_AGAIN_S)
+        return found
 
     def assert_committed(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
@@ -174,7 +173,7 @@ class Assertions(ABC):
         Raises:
             AssertionError: the offsets differ; the message has each difference, the group and its last requests.
         """
-        self._assert(Committed(group_id, checked_offsets(offsets)), timeout_s, "assert_committed")
+        return self._wait(Committed(group_id, checked_offsets(offsets)), timeout_s, "assert_committed")
 
     def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
         """Assert the owners of the partitions of a group, within the timeout.
@@ -189,7 +188,7 @@ class Assertions(ABC):
         Raises:
             AssertionError: the owners differ; the message has each difference, the group and its last requests.
         """
-        self._assert(Owned(group_id, checked_owners(owners)), timeout_s, "assert_owned")
+        return self._wait(Owned(group_id, checked_owners(owners)), timeout_s, "assert_owned")
 
     def assert_produced(
         self,
@@ -214,17 +213,7 @@ class Assertions(ABC):
             AssertionError: the records differ; the message has each missing and each surplus record.
             LookupError: the topic or partition does not exist.
         """
-        self._assert(Produced(topic, to_records(values), partition, isolation_level), timeout_s, "assert_produced")
-
-    def _assert(self, expected: Expected, timeout_s: float, word: str) -> None:
-        try:
-            self._wait(expected, timeout_s, word)
-        except TimeoutError as error:
-            message = f"{error}"
-        else:
-            return
-        add_story = partial(with_story, requests=self.requests, expected=expected, message=message)
-        raise AssertionError(self.run(add_story))
+        return self._wait(Produced(topic, to_records(values), partition, isolation_level), timeout_s, "assert_produced")
 
     def group(self, group_id: str) -> GroupDescription | None:
         """Return a group of any type; None if it does not exist."""
@@ -351,6 +340,20 @@ def _create_topics(broker: Broker, topics: Topics) -> None:
             raise TopicError(topic.error_code, topic.error_message)
 
 
+def _awaitable(
+    method: Callable[Concatenate[Assertions, P], T],
+) -> Callable[Concatenate[AsyncServer, P], Coroutine[Any, Any, T]]:
+    """Return a wait or assertion whose ``_wait`` is that of :class:`AsyncServer`."""
+
+    @wraps(method)
+    async def wait(server: AsyncServer, /, *arguments: P.args, **named: P.kwargs) -> T:
+        awaited: Any = method(cast(Any, server), *arguments, **named)
+        result: T = await awaited
+        return result
+
+    return wait
+
+
 class AsyncServer:
     """Awaitable waits and assertions of a server: ``await server.asyncio.wait_until_stable("billing")``.
 
@@ -374,56 +377,20 @@ class AsyncServer:
         except Exception as error:
             raise error.with_traceback(callers_frames(error)) from error.__cause__
 
-    async def wait_until_stable(
-        self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
-    ) -> GroupDescription:
-        return await self._wait(Stable(group_id, members), timeout_s)
+    wait_until_stable = _awaitable(Assertions.wait_until_stable)
+    wait_until_reading = _awaitable(Assertions.wait_until_reading)
+    wait_until = _awaitable(Assertions.wait_until)
+    assert_committed = _awaitable(Assertions.assert_committed)
+    assert_owned = _awaitable(Assertions.assert_owned)
+    assert_produced = _awaitable(Assertions.assert_produced)
 
-    async def wait_until_reading(
-        self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
-    ) -> GroupDescription:
-        return await self._wait(Reading(group_id, members), timeout_s)
-
-    async def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
-        await self._wait(Condition(condition), timeout_s)
-
-    async def assert_committed(
-        self, group_id: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
-    ) -> None:
-        await self._assert(Committed(group_id, checked_offsets(offsets)), timeout_s)
-
-    async def assert_owned(self, group_id: str, owners: Owners, timeout_s: float = WAIT_S) -> None:
-        await self._assert(Owned(group_id, checked_owners(owners)), timeout_s)
-
-    async def assert_produced(
-        self,
-        topic: str,
-        values: Iterable[ProducerRecord | str | bytes | None],
-        *,
-        partition: int | None = None,
-        isolation_level: IsolationLevel = "read_committed",
-        timeout_s: float = WAIT_S,
-    ) -> None:
-        await self._assert(Produced(topic, to_records(values), partition, isolation_level), timeout_s)
-
-    async def _assert(self, expected: Expected, timeout_s: float) -> None:
-        try:
-            await self._wait(expected, timeout_s)
-        except TimeoutError as error:
-            message = f"{error}"
-        else:
-            return
-        add_story = partial(with_story, requests=self._server.requests, expected=expected, message=message)
-        raise AssertionError(await self.run(add_story))
-
-    async def _wait(self, wanted: Wanted[T], timeout_s: float) -> T:
+    async def _wait(self, wanted: Wanted[T], timeout_s: float, word: str) -> T:
         attempts = Attempts(timeout_s)
-        while True:
-            found, reason = await self.run(wanted.look)
-            if found is not None:
-                return found
-            attempts.count(wanted, reason)
+        while isinstance(found := await self.run(wanted.look), Unmet):
+            if make_error := attempts.end(wanted, found):
+                raise await self.run(make_error)
             await asyncio.sleep(LOOK_AGAIN_S)
+        return found
 
 
 def callers_frames(error: BaseException) -> TracebackType | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from attrs import evolve, frozen
 
@@ -16,6 +18,7 @@ from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.testing.asserting.groups import (
     GroupDescription,
     MemberDescription,
+    Unmet,
     assigned_partitions,
     committed_offsets,
     describe_group,
@@ -30,34 +33,36 @@ from groupcoord.testing.asserting.records import (
     read_records,
 )
 from groupcoord.testing.asserting.report import some, story_of
-from groupcoord.testing.asserting.requests import ObservedBroker, Place, Requests
+from groupcoord.testing.asserting.requests import ObservedBroker, Place
 
 __tracebackhide__ = True
 
 WAIT_S = 10.0
 LOOK_AGAIN_S = 0.005
 
-T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 
 
-class Wanted(Protocol[T_co]):
-    """Awaited condition."""
+class Wanted(ABC, Generic[T]):
+    """Awaited condition. ``str`` returns what does not hold; all methods run in the server's thread."""
 
-    def look(self, broker: Broker) -> tuple[T_co | None, str | None]:
-        """Return the result, or None and a description of the present state. Runs in the server's thread."""
+    @abstractmethod
+    def look(self, broker: Broker) -> T | Unmet:
+        """Return the result, or the present state if the condition does not hold."""
 
-    def __str__(self) -> str:
-        """Return what does not hold while the condition is awaited."""
+    def failure(self, broker: Broker, message: str) -> Exception:
+        """Return the exception of a wait that timed out."""
+        return TimeoutError(message)
 
 
 @frozen
-class Stable:
+class Stable(Wanted[GroupDescription]):
     """A group is Stable with the wanted number of members; None for at least one."""
 
     group_id: str
     members: int | None
 
-    def look(self, broker: Broker) -> tuple[GroupDescription | None, str | None]:
+    def look(self, broker: Broker) -> GroupDescription | Unmet:
         return look_whether_stable(broker, self.group_id, self.members)
 
     def __str__(self) -> str:
@@ -68,13 +73,11 @@ class Stable:
 class Reading(Stable):
     """Each member of a group has fetched from each partition that it owns."""
 
-    def look(self, broker: Broker) -> tuple[GroupDescription | None, str | None]:
+    def look(self, broker: Broker) -> GroupDescription | Unmet:
         assert isinstance(broker, ObservedBroker)
-        group, reason = super().look(broker)
-        if group is None:
-            return None, reason
-        waiting = list(self._waiting(broker, group))
-        return (None, "; ".join(waiting)) if waiting else (group, None)
+        group = super().look(broker)
+        waiting = [] if isinstance(group, Unmet) else list(self._waiting(broker, group))
+        return Unmet("; ".join(waiting)) if waiting else group
 
     def _waiting(self, broker: ObservedBroker, group: GroupDescription) -> Iterator[str]:
         namesakes = Counter(
@@ -105,15 +108,13 @@ class Reading(Stable):
 
 
 @frozen
-class Condition:
+class Condition(Wanted[None]):
     """A condition of the test holds."""
 
     holds: Callable[[], object]
 
-    def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
-        if self.holds():
-            return True, None
-        return None, "; ".join(map(str, describe_groups(broker))) or "no groups exist"
+    def look(self, broker: Broker) -> Unmet | None:
+        return None if self.holds() else Unmet("; ".join(map(str, describe_groups(broker))) or "no groups exist")
 
     def __str__(self) -> str:
         return "the condition does not hold"
@@ -135,11 +136,13 @@ class Attempts:
         self._timeout_s = timeout_s
         self._deadline_s = time.monotonic() + timeout_s
 
-    def count(self, wanted: Wanted[object], reason: str | None) -> None:
-        if time.monotonic() >= self._deadline_s:
-            waited = f" after {self._timeout_s:g} s" if self._timeout_s else ""
-            space = "" if f"{reason}".startswith("\n") else " "
-            raise TimeoutError(f"{wanted}{waited}:{space}{reason}")
+    def end(self, wanted: Wanted[Any], state: Unmet) -> Callable[[Broker], Exception] | None:
+        """Return what makes the exception of the wait if the deadline has passed."""
+        if time.monotonic() < self._deadline_s:
+            return None
+        waited = f" after {self._timeout_s:g} s" if self._timeout_s else ""
+        space = "" if state.startswith("\n") else " "
+        return partial(wanted.failure, message=f"{wanted}{waited}:{space}{state}")
 
 
 LINES_MAX = 20
@@ -180,24 +183,33 @@ def _checked_partitions(partitions: Partitions) -> Partitions:
     return listed
 
 
-def as_text(lines: Sequence[str]) -> str:
+def differing(lines: Sequence[str]) -> Unmet | None:
     more = [f"… and {len(lines) - LINES_MAX} more differences"] if len(lines) > LINES_MAX else []
-    return "\n  ".join(["", *lines[:LINES_MAX], *more])
+    return Unmet("\n  ".join(["", *lines[:LINES_MAX], *more])) if lines else None
 
 
 @frozen
-class Committed:
-    """A group has committed exactly these offsets."""
+class Expected(Wanted[None]):
+    """Assertion about a group, whose failure has the group and its last requests."""
 
     group_id: str
+
+    def failure(self, broker: Broker, message: str) -> AssertionError:
+        assert isinstance(broker, ObservedBroker)
+        story = story_of(broker, broker.request_log.requests(), self.group_id)
+        return AssertionError("\n  ".join([f"{message}\nwhat the group did:", *story]))
+
+
+@frozen
+class Committed(Expected):
+    """A group has committed exactly these offsets."""
+
     offsets: Mapping[tuple[str, int], int]
 
-    def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
+    def look(self, broker: Broker) -> Unmet | None:
         found = {(one.topic, one.partition): one.offset for one in committed_offsets(broker, self.group_id)}
-        if found == self.offsets:
-            return True, None
         places = sorted({*found, *self.offsets})
-        return None, as_text(
+        return differing(
             [
                 f"{topic}-{index}: {_or_nothing(found, (topic, index))} committed, "
                 f"{_or_nothing(self.offsets, (topic, index))} expected"
@@ -215,18 +227,18 @@ def _or_nothing(offsets: Mapping[tuple[str, int], int], place: tuple[str, int]) 
 
 
 @frozen
-class Owned:
+class Owned(Expected):
     """The partitions of a group have the expected owners."""
 
-    group_id: str
     owners: Owners
 
-    def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
+    def look(self, broker: Broker) -> Unmet | None:
         group = describe_group(broker, self.group_id)
         if group is None:
-            return None, no_such_group(broker, self.group_id)
-        lines = self._of_members(group) if isinstance(self.owners, Mapping) else self._of_all(group, self.owners)
-        return (None, as_text(lines)) if lines else (True, None)
+            return Unmet(no_such_group(broker, self.group_id))
+        return differing(
+            self._of_members(group) if isinstance(self.owners, Mapping) else self._of_all(group, self.owners)
+        )
 
     def _of_members(self, group: GroupDescription) -> list[str]:
         assert isinstance(self.owners, Mapping)
@@ -271,7 +283,7 @@ def _listed(partitions: Iterable[tuple[str, int]]) -> str:
 
 
 @frozen
-class Produced:
+class Produced(Wanted[None]):
     """A topic holds exactly these records, in this order if all are in one partition."""
 
     topic: str
@@ -279,11 +291,13 @@ class Produced:
     partition: int | None
     isolation_level: IsolationLevel
 
-    def look(self, broker: Broker) -> tuple[Literal[True] | None, str | None]:
+    def look(self, broker: Broker) -> Unmet | None:
         found = read_records(broker, self.topic, self.partition, isolation_level=self.isolation_level)
         wanted = [evolve(record, timestamp_ms=None) for record in self.records]
-        lines = self._of_each(found, wanted) or self._of_order(found, wanted)
-        return (None, as_text(lines)) if lines else (True, None)
+        return differing(self._of_each(found, wanted) or self._of_order(found, wanted))
+
+    def failure(self, broker: Broker, message: str) -> AssertionError:
+        return AssertionError(message)
 
     def _of_each(self, found: Sequence[ConsumerRecord], wanted: Sequence[ProducerRecord]) -> list[str]:
         places: dict[ProducerRecord, list[str]] = {}
@@ -327,12 +341,3 @@ def _described(record: ProducerRecord | ConsumerRecord) -> str:
 
 def _times(count: int) -> str:
     return "" if count == 1 else f", {count} times"
-
-
-Expected = Committed | Owned | Produced
-
-
-def with_story(broker: Broker, requests: Requests, expected: Expected, message: str) -> str:
-    if isinstance(expected, Produced):
-        return message
-    return "\n  ".join([f"{message}\nwhat the group did:", *story_of(broker, requests, expected.group_id)])

@@ -279,15 +279,17 @@ def committed_offsets(broker: Broker, group_id: str) -> tuple[CommittedOffset, .
     return tuple(sorted(found, key=lambda offset: (offset.topic, offset.partition)))
 
 
-def look_whether_stable(
-    broker: Broker, group_id: str, members: int | None
-) -> tuple[GroupDescription | None, str | None]:
-    """Return a group if it is stable with this number of members (None for at least one), or None and its state."""
+class Unmet(str):
+    """State in which an awaited condition does not hold, as text."""
+
+
+def look_whether_stable(broker: Broker, group_id: str, members: int | None) -> GroupDescription | Unmet:
+    """Return a group if it is stable with this number of members (None for at least one), or else its state."""
     group = describe_group(broker, group_id)
     if group is None:
-        return None, no_such_group(broker, group_id)
+        return Unmet(no_such_group(broker, group_id))
     count = len(group.members)
     is_stable = group.state == "Stable" or (group.state == "Empty" and members == 0)
     if is_stable and (count == members or (members is None and count)):
-        return group, None
-    return None, "; ".join([str(group), *map(str, group.members)])
+        return group
+    return Unmet("; ".join([str(group), *map(str, group.members)]))

@@ -20,7 +20,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 from groupcoord.errors import GroupcoordError
 from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
 from groupcoord.testing.asserting.expectations import LOOK_AGAIN_S, WAIT_S, Attempts, Reading, Stable, Wanted
-from groupcoord.testing.asserting.groups import GroupDescription, committed_offsets, describe_group, describe_groups
+from groupcoord.testing.asserting.groups import (
+    GroupDescription,
+    Unmet,
+    committed_offsets,
+    describe_group,
+    describe_groups,
+)
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rule
@@ -95,12 +101,11 @@ class Observer:
         if not 0 <= timeout_s <= WAIT_MAX_S:
             raise BadArgumentsError(f"timeout_s must be from 0 to {WAIT_MAX_S:g}, not {timeout_s}")
         attempts = Attempts(timeout_s)
-        while True:
-            found, reason = wanted.look(self._control.broker)
-            if found is not None:
-                return as_json(found)
-            attempts.count(wanted, reason)
+        while isinstance(found := wanted.look(self._control.broker), Unmet):
+            if make_error := attempts.end(wanted, found):
+                raise make_error(self._control.broker)
             await asyncio.sleep(LOOK_AGAIN_S)
+        return as_json(found)
 
 
 def _public_methods(kind: type) -> dict[str, Callable[..., Any]]:
