@@ -511,22 +511,14 @@ class ServerThread(FaultWords, Assertions):
     def _submit(self, function: Callable[[Control], T]) -> Future[T]:
         if self._thread is None:
             raise RuntimeError(self._why_not_running())
-        done: Future[T] = Future()
 
-        def call() -> None:
-            if not done.set_running_or_notify_cancel():
-                return
+        async def call() -> T:
             control = self._cluster.control
-            try:
-                result = function(control)
-                control.flush()
-            except BaseException as error:
-                done.set_exception(error)
-            else:
-                done.set_result(result)
+            result = function(control)
+            control.flush()
+            return result
 
-        self._loop.call_soon_threadsafe(call)
-        return done
+        return asyncio.run_coroutine_threadsafe(call(), self._loop)
 
     def _why_not_running(self) -> str:
         if self._cluster.was_started:

@@ -183,28 +183,21 @@ def sync_requests(
     """
     members = _strategy("member_ids", member_ids, _member_ids)
     shares = st.builds(SyncAssignment, members, _strategy("assignments", assignments, _assignments))
+
+    def of(protocol_types: Strategy[str | None], protocol_names: Strategy[str | None]) -> Strategy[SyncGroup]:
+        return st.builds(
+            SyncGroup,
+            _strategy("group_ids", group_ids, _group_ids),
+            _strategy("generation_ids", generation_ids, _generation_ids),
+            members,
+            _strategy("instance_ids", instance_ids, st.none() | _instance_ids),
+            protocol_types,
+            protocol_names,
+            st.lists(shares, max_size=FEW).map(tuple),
+        )
+
     # Requests before version 5 have neither type nor protocol.
-    named = st.tuples(st.just("consumer"), st.sampled_from(ASSIGNORS))
-    return st.builds(
-        _sync_request,
-        _strategy("group_ids", group_ids, _group_ids),
-        _strategy("generation_ids", generation_ids, _generation_ids),
-        members,
-        _strategy("instance_ids", instance_ids, st.none() | _instance_ids),
-        st.just((None, None)) | named,
-        st.lists(shares, max_size=FEW).map(tuple),
-    )
-
-
-def _sync_request(
-    group_id: str,
-    generation_id: int,
-    member_id: str,
-    instance_id: str | None,
-    protocol: tuple[str | None, str | None],
-    shares: tuple[SyncAssignment, ...],
-) -> SyncGroup:
-    return SyncGroup(group_id, generation_id, member_id, instance_id, *protocol, shares)
+    return of(st.none(), st.none()) | of(st.just("consumer"), st.sampled_from(ASSIGNORS))
 
 
 def heartbeats(

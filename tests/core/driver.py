@@ -21,6 +21,7 @@ from groupcoord.messages import (
     FetchedOffset,
     GroupToFetch,
     JoinGroup,
+    JoinGroupResponse,
     JoinProtocol,
     LeaveGroup,
     LeavingMember,
@@ -198,7 +199,7 @@ class Group:
         """A dynamic client joins and is handed out a member id; return it."""
         sent = self.join(client_id, asks_for_id=True, **changes)
         assert sent.error is ErrorCode.MEMBER_ID_REQUIRED
-        return sent.joined.member_id
+        return sent.answer(JoinGroupResponse).member_id
 
     def rejoin(self, member_id: str, *names: str, **changes: object) -> Sent:
         """A client joins as it did before, with the id that it has by now, but for what is given here."""

@@ -25,6 +25,7 @@ from groupcoord.core.messages import (
     CompleteTransactionResponse,
     DeletedGroup,
     DeleteGroupsResponse,
+    JoinGroupResponse,
     LeaveGroupResponse,
     LeftMember,
     OffsetCommitResponse,
@@ -207,7 +208,7 @@ def test_unload_with_writes_under_way() -> None:
     driver.coordinator.unload(0)
     driver.deliver()
     assert [sent.error for sent in waiting] == [ErrorCode.NOT_COORDINATOR] * 5
-    assert waiting[2].joined.member_id == ""
+    assert waiting[2].answer(JoinGroupResponse).member_id == ""
     assert waiting[3].answer(LeaveGroupResponse).members == ()
     assert deletion.answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.NOT_COORDINATOR
     assert deferred.error is ErrorCode.NOT_COORDINATOR

@@ -13,7 +13,7 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 70_345, "files": 431, "words": 136_029},
+    "groupcoord": {"code": 70_197, "files": 431, "words": 136_063},
     "tests": {"code": 58_745, "files": 599, "words": 81_247},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""

@@ -264,7 +264,7 @@ def test_a_leader_that_is_no_member(driver: Driver) -> None:
     group = Group(driver)
     sent = group.join("a", instance="i")
     driver.sleep(3_000)
-    request, response = sent.request, sent.joined
+    request, response = sent.request, sent.answer(JoinGroupResponse)
     check_answer(driver.coordinator, request, response)
     check_answer(driver.coordinator, request, evolve(response, leader=""))
     check_answer(driver.coordinator, request, evolve(response, leader="x", generation_id=7))

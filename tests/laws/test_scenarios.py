@@ -22,6 +22,7 @@ from groupcoord.messages import (
     GroupToFetch,
     Heartbeat,
     JoinGroup,
+    JoinGroupResponse,
     JoinProtocol,
     OffsetCommit,
     OffsetDelete,
@@ -116,7 +117,7 @@ def test_a_member_without_a_vote() -> None:
     scenario = Scenario(delay_ms=3_000)
     joins = [scenario.join("a", "x", "x", "y"), scenario.join("b", "y")]
     scenario.sleep(6_000)
-    first, second = (sent.joined for sent in joins)
+    first, second = (sent.answer(JoinGroupResponse) for sent in joins)
     again = [
         scenario.join("b", "y", "z", member_id=second.member_id),
         scenario.join("a", "x", "x", member_id=first.member_id),
@@ -124,7 +125,7 @@ def test_a_member_without_a_vote() -> None:
     scenario.sleep(60_000)
     assert all(sent.is_waiting for sent in again)
     scenario.submit(ClassicConsumer("a", "alpha", None, (), member_id=first.member_id).leave_request())
-    assert again[0].joined.protocol_name in ("y", "z")
+    assert again[0].answer(JoinGroupResponse).protocol_name in ("y", "z")
     scenario.come_to_rest()
 
 
@@ -147,7 +148,7 @@ def test_a_vote_with_many_candidates() -> None:
         names = [f"p{number}" for number in range(14)]
         joins = [scenario.join(name, *names[place:], *names[:place]) for place, name in enumerate(names)]
         scenario.sleep(6_000)
-        winners |= {sent.joined.protocol_name for sent in joins}
+        winners |= {sent.answer(JoinGroupResponse).protocol_name for sent in joins}
         scenario.come_to_rest()
     assert len(winners) == 1
 

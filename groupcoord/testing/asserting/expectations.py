@@ -33,7 +33,8 @@ from groupcoord.testing.asserting.records import (
     read_records,
 )
 from groupcoord.testing.asserting.report import some, story_of
-from groupcoord.testing.asserting.requests import ObservedBroker, Place
+from groupcoord.testing.asserting.requests import ObservedBroker
+from groupcoord.testing.faults.error_answers import Place
 
 __tracebackhide__ = True
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, cast, overload
-from uuid import UUID
 
 from attrs import Factory, define, evolve, frozen
 
@@ -22,6 +21,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ErrorCode, UnknownNameError, did_you_mean
 from groupcoord.testing.asserting.groups import MemberDescription
+from groupcoord.testing.faults.error_answers import Place, named_partitions, topic_key
 from groupcoord.testing.faults.rules import APIS_BY_NAME, named_groups
 from groupcoord.wire import RequestHeader, WireResponse
 from groupcoord.wire.broker_messages import Fetch, FetchedPartitionData, FetchResponse, Produce
@@ -30,8 +30,6 @@ from groupcoord.wire.share_messages import ShareFetch, ShareFetchResponse
 
 ENTRIES_MAX = 10_000
 """Limit on kept members, and on partitions of a connection; the oldest are dropped."""
-
-Place = tuple[str | UUID, int]
 
 
 @define(eq=False)
@@ -43,17 +41,15 @@ class _Connection:
     named: dict[Place, int] = Factory(dict)
     failed: set[Place] = Factory(set)
 
-    def note_fetch(self, number: int, client_id: str, message: Fetch) -> None:
-        gone: list[Place] = [(_name(topic), i) for topic in message.forgotten_topics for i in topic.partitions]
-        self._note(number, client_id, message.session_epoch, message.topics, gone)
-
-    def note_share_fetch(self, number: int, client_id: str, message: ShareFetch) -> None:
-        self.share_member = (message.group_id or "", message.member_id or "")
-        gone: list[Place] = [(topic.topic_id, i) for topic in message.forgotten_topics_data for i in topic.partitions]
-        self._note(number, client_id, message.share_session_epoch, message.topics, gone)
-
-    def _note(self, number: int, client_id: str, epoch: int, topics: Iterable[Any], gone: list[Place]) -> None:
-        named: list[Place] = [(_name(topic), one.partition_index) for topic in topics for one in topic.partitions]
+    def note_fetch(self, number: int, client_id: str, message: Fetch | ShareFetch) -> None:
+        forgotten: Sequence[Any]
+        if isinstance(message, ShareFetch):
+            self.share_member = (message.group_id or "", message.member_id or "")
+            epoch, forgotten = message.share_session_epoch, message.forgotten_topics_data
+        else:
+            epoch, forgotten = message.session_epoch, message.forgotten_topics
+        gone = [(topic_key(topic), index) for topic in forgotten for index in topic.partitions]
+        named = list(named_partitions(message))
         self.client_id = client_id
         self.last_fetch = number
         self.failed.clear()
@@ -71,7 +67,7 @@ class _Connection:
     def note_errors(self, answer: Any) -> None:
         for topic in answer.responses if isinstance(answer, ShareFetchResponse) else answer.topics:
             failed = (one.partition_index for one in topic.partitions if one.error_code is not ErrorCode.NONE)
-            self.failed.update((_name(topic), index) for index in failed)
+            self.failed.update((topic_key(topic), index) for index in failed)
         if answer.error_code is not ErrorCode.NONE:
             self.failed.update(self.session, self.named)
         for place in self.failed:
@@ -101,7 +97,7 @@ class FetchLog:
             fetching = self._connections.setdefault(connection, _Connection())
             if isinstance(message, ShareFetch):
                 # A share-partition may start only with its first response, after records produced meanwhile.
-                fetching.note_share_fetch(request_count, client_id, message)
+                fetching.note_fetch(request_count, client_id, message)
             fetching.note_errors(answer)
             return
         member_id = _assigned_member(message, answer)
@@ -128,11 +124,6 @@ class FetchLog:
             if connection.share_member == share_member
             and (share_member is not None or connection.client_id == member.client_id)
         )
-
-
-def _name(topic: Any) -> str | UUID:
-    name: str | UUID = getattr(topic, "name", None) or topic.topic_id
-    return name
 
 
 def _assigned_member(message: Any, answer: Any) -> str | None:

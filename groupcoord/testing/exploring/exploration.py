@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -278,9 +279,9 @@ class _Search:
         self._first = {place: places[0] for places in alike.values() for place in places}
         self._steps_of = [_steps_of(processes[self._first[place]].name, turns.scope) for place in range(len(processes))]
         self._also = steps_of(turns.scope.also)
-        self._own_steps: dict[tuple[int, int], list[tuple[Step, int]]] = {}
-        self._nobodys_steps: dict[int, list[tuple[Step, int]]] = {}
-        self._claims: dict[int, frozenset[tuple[Any, int]]] = {}
+        self._own_steps = cache(lambda place, form: [(step, place) for step in self._steps_of_one(place, form)])
+        self._nobodys_steps = cache(lambda in_flight: [(step, -1) for step in self._steps_of_nobody(in_flight)])
+        self._claims = cache(lambda form: frozenset(self._claims_of(form)))
         self._may_end = [process.instance_id is not None or len(alike) == len(processes) for process in processes]
         first: State = 0, (0,) * len(processes)
         self.states: dict[State, int] = {first: 0}
@@ -303,15 +304,8 @@ class _Search:
             first = self._first[place]
             if place != first and form in forms[first:place]:
                 continue  # one of equal processes suffices
-            own = self._own_steps.get((place, form))
-            if own is None:
-                own = self._own_steps[place, form] = [(step, place) for step in self._steps_of_one(place, form)]
-            found += own
-        in_flight = self.turns.cores[core].in_flight
-        nobodys = self._nobodys_steps.get(in_flight)
-        if nobodys is None:
-            nobodys = self._nobodys_steps[in_flight] = [(step, -1) for step in self._steps_of_nobody(in_flight)]
-        return found + nobodys
+            found += self._own_steps(place, form)
+        return found + self._nobodys_steps(self.turns.cores[core].in_flight)
 
     def _steps_of_one(self, place: int, form: int) -> Iterator[Step]:
         steps, words = self._steps_of[place], self._scope.words
@@ -443,9 +437,7 @@ class _Search:
                 continue
             if self._has_consumers:
                 self.turns.check_seen(core, form)
-            claims = self._claims.get(form)
-            if claims is None:
-                claims = self._claims[form] = frozenset(self._claims_of(form))
+            claims = self._claims(form)
             for _, index in owned & claims:
                 message = f"in one generation two members own partition {index}"
                 raise BrokenTurnError(BrokenLaw(0, "one_owner_in_a_generation", message))

@@ -411,14 +411,6 @@ class Story:
     law: str = ""
     message: str = ""
 
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Story:
-        """Return the story from values of :func:`attrs.asdict`."""
-        steps = [
-            StoryStep(**{**entry, "lines": tuple(Line(**seen) for seen in entry["lines"])}) for entry in values["steps"]
-        ]
-        return cls(tuple(values["processes"]), tuple(steps), values["law"], values["message"])
-
 
 def draw_story(trace: Trace, **options: Any) -> Story:
     states: dict[int, tuple[int, str]] = {}

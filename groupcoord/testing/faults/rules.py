@@ -230,9 +230,6 @@ NAMED_BY_REQUESTS = {"group_id": "group_ids", "topic": "topics"}
 PARTITION = "partition"
 
 
-_ERRORS_BY_NUMBER: Mapping[int, ErrorCode] = {int(code): code for code in ErrorCode}
-
-
 def _unknown(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
     return UnknownNameError(f"there is no {kind} {name!r}{did_you_mean(str(name), known)}")
 
@@ -245,14 +242,13 @@ def api_named(name: str) -> Api:
 
 
 def error_named(error: ErrorCode | str | int) -> ErrorCode:
-    is_number = isinstance(error, int) and not isinstance(error, bool | ErrorCode)
-    code = (
-        _ERRORS_BY_NUMBER.get(int(error))
-        if is_number
-        else ErrorCode.__members__.get(str(getattr(error, "name", error)))
-    )
-    if code is None:
-        raise _unknown("error", error, ErrorCode.__members__)
+    try:
+        if isinstance(error, int) and not isinstance(error, bool):
+            code = ErrorCode(error)
+        else:
+            code = ErrorCode[str(getattr(error, "name", error))]
+    except (ValueError, KeyError):
+        raise _unknown("error", error, ErrorCode.__members__) from None
     if code is ErrorCode.NONE:
         raise UnknownNameError("NONE is no error")
     return code

@@ -101,12 +101,10 @@ class Consumer(ABC):
     def rejoin(self) -> None:
         """Give up all partitions; the next request is a join."""
 
-    @abstractmethod
-    def check(self, coordinator: GroupCoordinator) -> None:
+    def check(self, coordinator: GroupCoordinator) -> None:  # noqa: B027 - assignments of the classic protocol are unknown
         """Compare the consumer's knowledge with the log."""
 
-    @abstractmethod
-    def behave(self) -> None:
+    def behave(self) -> None:  # noqa: B027 - most consumers have no delay
         """Follow the protocol without delay from now on."""
 
 
@@ -182,12 +180,6 @@ class ClassicConsumer(Consumer):
 
     def leave_request(self) -> LeaveGroup:
         return LeaveGroup(self.group_id, (LeavingMember(self.member_id, self.instance_id, "done"),))
-
-    def check(self, coordinator: GroupCoordinator) -> None:
-        """Do nothing: the coordinator does not know assignments of the classic protocol."""
-
-    def behave(self) -> None:
-        """Do nothing: the consumer follows its protocol already."""
 
     def restarted(self, **changes: Any) -> Self:
         restarted = evolve(self, name=f"{self.name}+", member_id="", generation_id=-1, is_alive=True, **changes)
@@ -302,23 +294,11 @@ class Sent:
     def is_waiting(self) -> bool:
         return not self.answers
 
-    @property
-    def is_dropped(self) -> bool:
-        return self.answers == [None]
-
     def answer(self, kind: type[R]) -> R:
         assert len(self.answers) == 1, f"{self.request} has the answers {self.answers}"
         (answer,) = self.answers
         assert isinstance(answer, kind), answer
         return answer
-
-    @property
-    def joined(self) -> JoinGroupResponse:
-        return self.answer(JoinGroupResponse)
-
-    @property
-    def synced(self) -> SyncGroupResponse:
-        return self.answer(SyncGroupResponse)
 
     @property
     def error(self) -> ErrorCode:

@@ -263,9 +263,6 @@ class ModernMember(AssignedMember):
     @abstractmethod
     def take(self, answer: Any) -> None: ...
 
-    def behave(self) -> None:
-        """Do nothing: the member already follows its protocol."""
-
 
 @define(eq=False)
 class StreamsMember(ModernMember):

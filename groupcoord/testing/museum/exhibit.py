@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -190,11 +190,11 @@ def in_a_process(task: str, shown: Exhibit, *options: str, is_planted: bool) -> 
     command = [sys.executable, "-P", "-m", "groupcoord.testing.museum.hunting", *words]
     paths = [str(Path(groupcoord.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        last = (done.stderr.decode().strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise TaskFailedError(f"{task} {shown.id}: {last}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return pickle.loads(done.stdout)
 
 
 def hunt_for(shown: Exhibit, searcher: str, cpu_s: float) -> Hunt:
@@ -208,7 +208,8 @@ def hunt_for(shown: Exhibit, searcher: str, cpu_s: float) -> Hunt:
     Raises:
         TaskFailedError: the process failed.
     """
-    return Hunt(**in_a_process("hunt", shown, searcher, str(cpu_s), is_planted=True))
+    result: Hunt = in_a_process("hunt", shown, searcher, str(cpu_s), is_planted=True)
+    return result
 
 
 def play_of(shown: Exhibit, *, is_planted: bool) -> Story:
@@ -221,6 +222,5 @@ def play_of(shown: Exhibit, *, is_planted: bool) -> Story:
     Raises:
         TaskFailedError: the process failed.
     """
-    from groupcoord.testing.exploring.stage import Story
-
-    return Story.of(in_a_process("play", shown, is_planted=is_planted))
+    story: Story = in_a_process("play", shown, is_planted=is_planted)
+    return story

@@ -1,20 +1,21 @@
 """Searches for a planted bug: exploration, the state machine, random lives of a member, simulated fleets.
 
-``python -m groupcoord.testing.museum.hunting TASK ID SHIPPING|PLANTED …`` runs one task and prints a line of JSON.
+``python -m groupcoord.testing.museum.hunting TASK ID SHIPPING|PLANTED …`` runs one task and pickles its result.
 """
 
 from __future__ import annotations
 
-import json
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from itertools import count
 from random import Random
 from time import process_time
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, evolve
+from attrs import evolve
 
 from groupcoord.errors import ErrorCode, InvariantError
 from groupcoord.laws import LawBrokenError, check_reaction, require
@@ -371,7 +372,9 @@ def main() -> None:
     if core == "planted":
         assert shown.plant is not None
         plant(shown.plant)
-    sys.stdout.write(json.dumps(asdict(_hunt(shown, *options) if task == "hunt" else _play(shown))) + "\n")
+    with redirect_stdout(sys.stderr):  # what Hypothesis prints must not mix with the result
+        result = _hunt(shown, *options) if task == "hunt" else _play(shown)
+    pickle.dump(result, sys.stdout.buffer)
 
 
 def _hunt(shown: Exhibit, searcher: str, cpu_s: str) -> Hunt:
