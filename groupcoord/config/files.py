@@ -125,7 +125,7 @@ class TableReader:
     _known: list[str] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.values, dict):
+        if not isinstance(self.values, Mapping):
             self.fail(None, f"must be a table, not {self.values!r:.60}")
 
     def fail(self, key: str | None, message: str) -> NoReturn:
@@ -162,9 +162,10 @@ class TableReader:
             self.fail(key, f"must be a text, not {value!r:.60}")
         return value
 
-    def names(self, key: str) -> tuple[str, ...]:
-        value = self.take(key)
-        if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
+    def names(self, key: str, default: tuple[str, ...] = REQUIRED) -> tuple[str, ...]:
+        value = self.take(key, default)
+        are_names = isinstance(value, list | tuple) and all(isinstance(name, str) and name for name in value)
+        if not are_names or (not value and default is REQUIRED):
             self.fail(key, f"must be a list of names, not {value!r:.60}")
         return tuple(value)
 

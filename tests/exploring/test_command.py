@@ -71,7 +71,7 @@ def test_the_scopes_are_listed() -> None:
         ((), "name a scope"),
         (("static-9",), "there is no scope 'static-9'"),
         (("static-1", "--dynamic", "2"), "are for those without a SCOPE"),
-        (("--dynamic", "1", "--faults", "rain"), "unknown word 'rain'"),
+        (("--dynamic", "1", "--faults", "rain"), "there is no word 'rain'"),
         (("nowhere.toml",), "nowhere.toml can't be read"),
     ],
 )

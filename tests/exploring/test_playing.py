@@ -69,7 +69,7 @@ def test_a_history_is_a_file() -> None:
     [
         ({}, "a list of them"),
         ({"steps": ["go c9"]}, "there is no process 'c9'"),
-        ({"steps": [], "scope": {"sise": 1}}, "a scope has no 'sise'"),
+        ({"steps": [], "scope": {"sise": 1}}, "scope.sise: is an unknown key"),
         ({"steps": [], "scope": {"settings": {"group.max.sise": 1}}}, "unknown setting 'group.max.sise'"),
         ({"steps": ["start c1"], "scope": {"processes": {"c1": {"protocol": "x"}}}}, "'x' is none of classic"),
         ({"steps": ["start c1"], "scope": {"processes": {"c1": {"speed": 1}}}}, "has no 'speed'"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from attrs import field, fields, fields_dict, frozen
 
 from groupcoord.config import Config, MigrationPolicy
+from groupcoord.config.files import KeyPath, TableReader, format_path
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.errors import ConfigError, GroupcoordError
 from groupcoord.log_store import (
@@ -251,25 +252,23 @@ class Scope:
         Raises:
             HistoryError: a value is invalid.
         """
-        if not isinstance(table, Mapping):
-            raise HistoryError(f"a scope is a table, not {table!r}")
-        values = dict(table)
-        for name, value in values.items():
-            what, is_one = _KINDS.get(name, ("", lambda _: True))
-            if not is_one(value):
-                raise HistoryError(f"{name} must be {what}, not {value!r}")
-        processes = values.pop("processes", None)
-        if processes is not None:
-            values["processes"] = tuple(_process(name, dict(options)) for name, options in processes.items())
-        unknown = values.keys() - {attribute.name for attribute in fields(cls)}
-        if unknown:
-            raise HistoryError(f"a scope has no {', '.join(map(repr, sorted(unknown)))}")
-        words = tuple(values.get("words", WORDS_TO_EXPLORE))
+        usual, reader = cls(), TableReader(table, (), _fail)
+        reader.expect(*fields_dict(cls))
+        processes = reader.table("processes", {process.name: {} for process in usual.processes})
+        topics = reader.table("topics", usual.topics)
+        words = reader.names("words", usual.words)
         for word in words:
-            if word not in WORDS:
-                raise HistoryError(f"words: unknown word {word!r}; there are {', '.join(WORDS)}")
-        also = tuple(map(str, steps_of(values.get("also", ()))))
-        return cls(**{**values, "words": words, "also": also})
+            reader.require_known("words", word, WORDS)
+        return cls(
+            processes=tuple(_process(name, processes.table(name)) for name in processes.values),
+            log_is_late=reader.flag("log_is_late", False),
+            settings=reader.table("settings", {}).values,
+            topics={name: topics.number(name, at_least=1, at_most=PARTITIONS_MAX) for name in topics.values},
+            group_id=reader.text("group_id", GROUP),
+            step_ms=reader.number("step_ms", STEP_MS, at_least=1, at_most=INT32_MAX),
+            words=words,
+            also=tuple(map(str, steps_of(reader.names("also", ())))),
+        )
 
     def table(self) -> dict[str, Any]:
         """Return the scope as plain values for TOML or JSON."""
@@ -319,39 +318,14 @@ def steps_of(lines: Iterable[str]) -> tuple[Step, ...]:
     return tuple(Step.of(text) for line in lines for text in line.split(","))
 
 
-def _is_between(value: object, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
+def _fail(path: KeyPath, message: str) -> NoReturn:
+    raise HistoryError(f"{format_path(('scope', *path))}: {message}")
 
 
-def _are_names(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-
-
-def _are_tables(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(options, Mapping) for options in value.values())
-
-
-def _are_topics(value: object) -> bool:
-    return isinstance(value, Mapping) and all(_is_between(count, 1, PARTITIONS_MAX) for count in value.values())
-
-
-_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "processes": ("a table of tables", _are_tables),
-    "log_is_late": ("true or false", lambda value: isinstance(value, bool)),
-    "settings": ("a table", lambda value: isinstance(value, Mapping)),
-    "topics": (f"a table of numbers from 1 to {PARTITIONS_MAX}", _are_topics),
-    "group_id": ("text", lambda value: isinstance(value, str)),
-    "step_ms": (f"a number from 1 to {INT32_MAX}", lambda value: _is_between(value, 1, INT32_MAX)),
-    "words": ("a list of texts", _are_names),
-    "also": ("a list of texts", _are_names),
-}
-
-
-def _process(name: str, options: dict[str, Any]) -> Process:
-    protocol, instance_id = options.pop("protocol", "classic"), options.pop("instance_id", None)
-    if not isinstance(protocol, str) or not isinstance(instance_id, str | None):
-        raise HistoryError(f"process {name}: protocol and instance_id are texts")
-    return Process(name, protocol, instance_id, options)
+def _process(name: str, table: TableReader) -> Process:
+    options = {key: value for key, value in table.values.items() if key not in ("protocol", "instance_id")}
+    instance_id = None if table.take("instance_id", None) is None else table.text("instance_id")
+    return Process(name, table.text("protocol", "classic"), instance_id, options)
 
 
 def _given(**values: Any) -> dict[str, Any]:
