@@ -13,6 +13,7 @@ from uuid import UUID
 from attrs import frozen
 
 from groupcoord.config.files import KeyPath, TableReader, data_files, format_path, read_text
+from groupcoord.config.settings import INT32_MAX
 from groupcoord.conformance import entities
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import substitute, variable_kind
@@ -376,9 +377,9 @@ def _body(step: TableReader) -> dict[str, Plain]:
 
 _STEPS: dict[str, Callable[[TableReader], Step]] = {
     "send": _send,
-    "recv": lambda step: Receive(step.text("conn"), step.number("took_ms", 0), _body(step)),
-    "quiet": lambda step: Quiet(step.text("conn"), step.number("ms")),
-    "sleep": lambda step: Sleep(step.number("ms")),
+    "recv": lambda step: Receive(step.text("conn"), step.number("took_ms", 0, at_most=INT32_MAX), _body(step)),
+    "quiet": lambda step: Quiet(step.text("conn"), step.number("ms", at_most=INT32_MAX)),
+    "sleep": lambda step: Sleep(step.number("ms", at_most=INT32_MAX)),
     "close": lambda step: Close(step.text("conn")),
     "restart": lambda step: Restart(),
     "acls": lambda step: SetAcls(_acls(step)),
