@@ -254,41 +254,33 @@ def _provoke(api: str, stage: Stage) -> None:
         stage.server.drop_connections()
 
 
-@frozen
-class _Errors:
-    """Errors of an API that Kafka may return to a healthy member: repeatedly, or once, since the member reacts."""
-
-    lasting: tuple[str, ...]
-    single: tuple[str, ...] = ()
-    protocols: Collection[Protocol] = ALL_PROTOCOLS
-
-
 _UNAVAILABLE = (MOVED, LOADING, AWAY)
 _OF_LEADERS = ("NOT_LEADER_OR_FOLLOWER", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH")
 
-ERRORS: dict[str, _Errors] = {
-    "JoinGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS",), OF_CLASSIC),
-    "SyncGroup": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
-    "Heartbeat": _Errors(_UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
-    "LeaveGroup": _Errors((), _UNAVAILABLE, OF_CLASSIC),
-    "ConsumerGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_CONSUMER),
-    "OffsetCommit": _Errors((*_UNAVAILABLE, "REQUEST_TIMED_OUT"), ("REBALANCE_IN_PROGRESS",), OF_PARTITIONS),
-    "OffsetFetch": _Errors((LOADING, MOVED, "UNSTABLE_OFFSET_COMMIT"), (), OF_PARTITIONS),
-    "ShareGroupHeartbeat": _Errors(_UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_RECORDS),
-    "ShareFetch": _Errors(_OF_LEADERS, (), OF_RECORDS),
-    "ShareAcknowledge": _Errors(_OF_LEADERS, (), OF_RECORDS),
-    "FindCoordinator": _Errors((AWAY, LOADING)),
-}
+_ERRORS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], Collection[Protocol]], ...] = (
+    ("JoinGroup", _UNAVAILABLE, ("REBALANCE_IN_PROGRESS",), OF_CLASSIC),
+    ("SyncGroup", _UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
+    ("Heartbeat", _UNAVAILABLE, ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"), OF_CLASSIC),
+    ("LeaveGroup", (), _UNAVAILABLE, OF_CLASSIC),
+    ("ConsumerGroupHeartbeat", _UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_CONSUMER),
+    ("OffsetCommit", (*_UNAVAILABLE, "REQUEST_TIMED_OUT"), ("REBALANCE_IN_PROGRESS",), OF_PARTITIONS),
+    ("OffsetFetch", (LOADING, MOVED, "UNSTABLE_OFFSET_COMMIT"), (), OF_PARTITIONS),
+    ("ShareGroupHeartbeat", _UNAVAILABLE, ("FENCED_MEMBER_EPOCH",), OF_RECORDS),
+    ("ShareFetch", _OF_LEADERS, (), OF_RECORDS),
+    ("ShareAcknowledge", _OF_LEADERS, (), OF_RECORDS),
+    ("FindCoordinator", (AWAY, LOADING), (), ALL_PROTOCOLS),
+)
+"""By API, the errors that Kafka may return to a healthy member: repeatedly, or once, since the member reacts."""
 SCENARIOS += [
     Scenario(
         f"errors-of-{api}",
         f"A broker that lost a session or its leadership answers {api} with an error, once or repeatedly."
-        if api in ("ShareFetch", "ShareAcknowledge")
+        if lasting is _OF_LEADERS
         else f"A coordinator that loads, moves or is unavailable answers {api} with an error, once or for a while.",
-        partial(_errors, api, errors.lasting, errors.single),
-        errors.protocols,
+        partial(_errors, api, lasting, single),
+        protocols,
     )
-    for api, errors in ERRORS.items()
+    for api, lasting, single, protocols in _ERRORS
 ]
 
 
