@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from attrs import frozen
 
@@ -45,15 +45,7 @@ BUILT_IN_OF_TASKS: tuple[TaskAssignor, ...] = (StickyTaskAssignor(),)
 logger = logging.getLogger(__name__)
 
 
-class _Named(Protocol):
-    """Common part of all assignors."""
-
-    @property
-    def name(self) -> str:
-        """Name in the settings."""
-
-
-_NamedT = TypeVar("_NamedT", bound=_Named)
+_AssignorT = TypeVar("_AssignorT", bound=Assignor | TaskAssignor)
 
 
 @frozen
@@ -133,17 +125,17 @@ def choose_task_assignors(named: Iterable[str], others: Iterable[TaskAssignor] =
 
 def _choose(
     setting: str,
-    built_in: Iterable[_NamedT],
-    guard: Callable[[str, Any], _NamedT],
+    built_in: Iterable[_AssignorT],
+    guard: Callable[[str, Any], _AssignorT],
     named: Iterable[str],
-    others: Iterable[_NamedT],
-) -> dict[str, _NamedT]:
-    known: dict[str, _NamedT] = {assignor.name: assignor for assignor in built_in}
+    others: Iterable[_AssignorT],
+) -> dict[str, _AssignorT]:
+    known: dict[str, _AssignorT] = {assignor.name: assignor for assignor in built_in}
     for other in others:
         if other.name in known:
             raise ConfigError(f"there are two assignors with the name {other.name!r}")
         known[other.name] = guard(other.name, other)
-    chosen: dict[str, _NamedT] = {}
+    chosen: dict[str, _AssignorT] = {}
     for name in named:
         assignor = known.get(name) or _load(setting, guard, name)
         if assignor.name in chosen or known.get(assignor.name, assignor) is not assignor:
@@ -152,7 +144,7 @@ def _choose(
     return chosen
 
 
-def _load(setting: str, guard: Callable[[str, Any], _NamedT], path: str) -> _NamedT:
+def _load(setting: str, guard: Callable[[str, Any], _AssignorT], path: str) -> _AssignorT:
     module_name, colon, attribute = path.partition(":")
     if not colon:
         raise _refusal(setting, f"there is no assignor {path!r}")

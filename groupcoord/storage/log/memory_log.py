@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from groupcoord.core.fast_construct import maker
 from groupcoord.core.log.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
@@ -22,6 +22,9 @@ from groupcoord.storage.log.index import AbortedTransaction, EpochEnd, LeaderEpo
 from groupcoord.storage.log.memory_segment import INDEX_INTERVAL_BYTES, MemorySegment, Pieces, Place, Segment
 from groupcoord.storage.log.producers import ProducerStates
 from groupcoord.storage.log.settings import DEFAULT_SETTINGS, LogMemory, TopicLogSettings
+
+if TYPE_CHECKING:
+    from groupcoord.storage.compaction.compactable_logs import CompactableLog
 
 Watcher = Callable[["PartitionLog"], None]
 """Called when a log's offsets or leader epoch change, and when it fails or is closed."""
@@ -64,13 +67,6 @@ ATTRIBUTES_POSITION = 22
 _make_appended, _make_write = maker(Appended), maker(Write)
 
 
-class Compaction(Protocol):
-    """Compaction of a log, which continues between requests."""
-
-    def give_up(self) -> None:
-        """Abandon the compaction, because segments of the log are deleted."""
-
-
 class PartitionLog:
     """Batches of one partition in memory, and its producers.
 
@@ -83,7 +79,7 @@ class PartitionLog:
         failure: why the log can't be used any more, or None.
     """
 
-    compaction: Compaction | None = None
+    compaction: CompactableLog | None = None
 
     def __init__(self, memory: LogMemory) -> None:
         self.failure: FailedLogError | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from attrs import field
@@ -17,6 +17,10 @@ from groupcoord.core.javacompat import hash_map_order, timeline_map_order
 from groupcoord.core.messages.request import RefusedError
 from groupcoord.core.topics import Topic, subscribed_names
 from groupcoord.errors import ErrorCode, GroupcoordError
+
+if TYPE_CHECKING:
+    from groupcoord.core.groups.consumer.records import ConsumerGroupMemberMetadataRecord
+    from groupcoord.core.groups.share.records import ShareGroupMemberMetadataRecord
 
 Partitions = Mapping[UUID, tuple[int, ...]]
 """Partitions by topic id, in the order of a record. Only in share groups a topic may have no partitions."""
@@ -122,22 +126,6 @@ class Assignor(Protocol):
         """
 
 
-class Subscriber(Protocol):
-    """Fields of a member's metadata record that assignments depend on."""
-
-    @property
-    def instance_id(self) -> str | None: ...
-
-    @property
-    def rack_id(self) -> str | None: ...
-
-    @property
-    def subscribed_topic_names(self) -> Collection[str]: ...
-
-    @property
-    def subscribed_topic_regex(self) -> str | None: ...
-
-
 def subscription_type(
     member_count: int, by_name: Mapping[str, int], by_expression: Mapping[str, int]
 ) -> SubscriptionType:
@@ -155,7 +143,7 @@ def subscription_type(
 
 def changed_targets(
     assignor: Assignor,
-    members: Mapping[str, Subscriber],
+    members: Mapping[str, ConsumerGroupMemberMetadataRecord | ShareGroupMemberMetadataRecord],
     *,
     arrivals: Sequence[str],
     newcomer_id: str | None,
