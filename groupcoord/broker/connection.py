@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar
 
+from attrs import Factory, define, field
+
 from groupcoord.broker.work import (
     Awaited,
     Job,
@@ -160,6 +162,7 @@ class Dispatcher(ABC):
             pass
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class Connection:
     """Connection of a client, made by :meth:`Broker.connect`.
 
@@ -181,62 +184,32 @@ class Connection:
     closing_level = logging.WARNING
     """Log level of the reason for closing."""
 
-    __slots__ = (
-        "_awaited",
-        "_broker",
-        "_buffer",
-        "_header",
-        "_is_dirty",
-        "_is_long",
-        "_is_paused",
-        "_is_working",
-        "_max_request_bytes",
-        "_now_s",
-        "_output",
-        "_turns",
-        "_work",
-        "active_at_s",
-        "client_host",
-        "client_id",
-        "closing",
-        "cost_at_s",
-        "cost_s",
-        "is_queued",
-        "nodes",
-        "on_answer",
-        "output_bytes",
-        "principal",
-        "queued_at_s",
-        "software",
-    )
-
-    def __init__(self, broker: Dispatcher, client_host: str, principal: Principal, max_request_bytes: int) -> None:
-        self.client_host = client_host
-        self.principal = principal
-        self.nodes: Mapping[int, Node] | None = None
-        self.software = ("", "")
-        self.closing: str | None = None
-        self.active_at_s = broker.now_s()
-        self.cost_s = 0.0
-        self.cost_at_s = 0.0
-        self.is_queued = False
-        self.queued_at_s = 0.0
-        self._broker = broker
-        self._now_s = broker.now_s
-        self._turns = broker.turns
-        self._max_request_bytes = max_request_bytes
-        self._buffer = bytearray()
-        self._header: RequestHeader | None = None  # of the waiting request
-        self.client_id = ""
-        self.on_answer: Callable[[WireResponse], bool] | None = None
-        self._work: Work[None] | None = None  # on a long request or response
-        self._awaited: Awaited | None = None
-        self._output: deque[bytes | memoryview] = deque()
-        self.output_bytes = 0
-        self._is_dirty = False
-        self._is_long = False  # whether the waiting request, and so maybe its response, is long
-        self._is_paused = False
-        self._is_working = False
+    _broker: Dispatcher
+    client_host: str
+    principal: Principal
+    _max_request_bytes: int
+    nodes: Mapping[int, Node] | None = field(init=False, default=None)
+    software: tuple[str, str] = field(init=False, default=("", ""))
+    closing: str | None = field(init=False, default=None)
+    active_at_s: float = field(init=False, default=Factory(lambda self: self._broker.now_s(), takes_self=True))
+    cost_s: float = field(init=False, default=0.0)
+    cost_at_s: float = field(init=False, default=0.0)
+    is_queued: bool = field(init=False, default=False)
+    queued_at_s: float = field(init=False, default=0.0)
+    _now_s: Callable[[], float] = field(init=False, default=Factory(lambda self: self._broker.now_s, takes_self=True))
+    _turns: Turns = field(init=False, default=Factory(lambda self: self._broker.turns, takes_self=True))
+    _buffer: bytearray = field(init=False, factory=bytearray)
+    _header: RequestHeader | None = field(init=False, default=None)  # of the waiting request
+    client_id: str = field(init=False, default="")
+    on_answer: Callable[[WireResponse], bool] | None = field(init=False, default=None)
+    _work: Work[None] | None = field(init=False, default=None)  # on a long request or response
+    _awaited: Awaited | None = field(init=False, default=None)
+    _output: deque[bytes | memoryview] = field(init=False, factory=deque)
+    output_bytes: int = field(init=False, default=0)
+    _is_dirty: bool = field(init=False, default=False)
+    _is_long: bool = field(init=False, default=False)  # whether the waiting request, and so maybe its response, is long
+    _is_paused: bool = field(init=False, default=False)
+    _is_working: bool = field(init=False, default=False)
 
     # ------------------------------------------------------------ for the host
 

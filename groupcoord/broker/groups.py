@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from attrs import evolve
+from attrs import define, evolve
 
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.log_lines import RateLimitedLogger
@@ -236,18 +236,13 @@ NameT = TypeVar("NameT")
 FoundT = TypeVar("FoundT")
 
 
+@define(eq=False)
 class GroupRequests:
     """Handlers of requests to the group coordinator that may have to be divided."""
 
-    def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        topics: TopicRegistry,
-        transactions: TransactionRequests | None,
-    ) -> None:
-        self._coordinator = coordinator
-        self._topics = topics
-        self._transactions = transactions
+    _coordinator: GroupCoordinator
+    _topics: TopicRegistry
+    _transactions: TransactionRequests | None
 
     def _response_to(self, connection: Connection, request: Any) -> Work[Any]:
         answer = Answer()

@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from attrs import define, field
 
 from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.messages import (
@@ -27,6 +29,10 @@ from groupcoord.errors import ErrorCode, InvariantError
 from groupcoord.wire import RequestHeader, WireRequest, decode_request
 from groupcoord.wire.api import Answered
 from groupcoord.wire.broker_messages import TopicEntry
+
+if TYPE_CHECKING:
+    from groupcoord.coordinator import GroupCoordinator
+    from groupcoord.coordinator.share_coordinator import ShareCoordinator
 
 E = TypeVar("E")
 T = TypeVar("T")
@@ -59,14 +65,7 @@ class Token(Protocol):
         """Take the response."""
 
 
-class Replying(Protocol):
-    """Coordinator that collects responses with the tokens of their requests."""
-
-    def take_replies(self) -> Iterable[tuple[Any, Any]]:
-        """Return the collected pairs of token and response, once."""
-
-
-def deliver_replies(coordinator: Replying) -> None:
+def deliver_replies(coordinator: GroupCoordinator | ShareCoordinator) -> None:
     """Pass each response that a coordinator has collected to the token of its request."""
     for token, response in coordinator.take_replies():
         token.answer(response)
@@ -321,6 +320,7 @@ class TakesTurns(Protocol):
         """Handle requests, or a portion of one, until time is up; return whether more is left."""
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class Turns:
     """Fair scheduler of connections with waiting requests: new requests before unfinished ones, then cheap clients
     before expensive ones, then the longest wait.
@@ -330,29 +330,18 @@ class Turns:
         has_newcomer: set when a connection is accepted.
     """
 
-    __slots__ = (
-        "_end_s",
-        "_first",
-        "_first_s",
-        "_levels",
-        "_until_s",
-        "has_newcomer",
-        "is_over",
-        "now_s",
-        "waiting",
+    now_s: Callable[[], float]
+    _until_s: float = field(init=False, default=0.0)
+    # New requests, then unfinished ones, each by recent cost.
+    _levels: tuple[deque[TakesTurns], ...] = field(
+        init=False, factory=lambda: tuple(deque() for _ in range(2 * _LEVEL_COUNT))
     )
-
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self.now_s = now_s
-        self._until_s = 0.0
-        # New requests, then unfinished ones, each by recent cost.
-        self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(2 * _LEVEL_COUNT))
-        self._end_s = 0.0
-        self._first: TakesTurns | None = None
-        self._first_s = 0.0
-        self.is_over = False
-        self.has_newcomer = False
-        self.waiting = 0
+    _end_s: float = field(init=False, default=0.0)
+    _first: TakesTurns | None = field(init=False, default=None)
+    _first_s: float = field(init=False, default=0.0)
+    is_over: bool = field(init=False, default=False)
+    has_newcomer: bool = field(init=False, default=False)
+    waiting: int = field(init=False, default=0)
 
     def go_first(self, who: TakesTurns, now_s: float) -> bool:
         """Return whether a request that has just arrived is handled without queueing; its cost counts from now on."""

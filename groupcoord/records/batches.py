@@ -18,6 +18,7 @@ from struct import (
 )
 from typing import NamedTuple
 
+from attrs import define
 from crc32c import crc32c
 
 from groupcoord.core.log.records import NO_TIMESTAMP
@@ -213,6 +214,7 @@ def seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytes:
 # ---------------------------------------------------------------- reading
 
 
+@define(eq=False, repr=False, init=False, weakref_slot=False)
 class Batch:
     """One batch of a buffer; its records are decoded on demand.
 
@@ -227,25 +229,6 @@ class Batch:
         is_control: whether the records are control records (transaction markers).
     """
 
-    __slots__ = (
-        "_buffer",
-        "_start",
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp_ms",
-        "crc",
-        "last_offset_delta",
-        "leader_epoch",
-        "magic",
-        "max_timestamp_ms",
-        "position",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "size_bytes",
-    )
-
     base_offset: int
     leader_epoch: int
     magic: int
@@ -258,6 +241,10 @@ class Batch:
     producer_epoch: int
     base_sequence: int
     record_count: int
+    size_bytes: int
+    position: int
+    _buffer: Buffer
+    _start: int
 
     def __init__(self, buffer: Buffer, start: int, position: int) -> None:
         (
@@ -275,7 +262,7 @@ class Batch:
             self.base_sequence,
             self.record_count,
         ) = _header.unpack_from(buffer, start)
-        self.size_bytes: int = length + LOG_OVERHEAD_BYTES
+        self.size_bytes = length + LOG_OVERHEAD_BYTES
         self.position = position
         self._buffer = buffer
         self._start = start

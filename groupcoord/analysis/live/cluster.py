@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from groupcoord.analysis.errors import (
     AccessError,
@@ -169,21 +169,14 @@ SETTLE_MS = 2_000
 T = TypeVar("T")
 
 
+@define(eq=False)
 class Patience:
     """Retries with exponential backoff until success or a timeout."""
 
-    def __init__(
-        self,
-        timeout_ms: int,
-        backoff_ms: int,
-        *,
-        now_s: Callable[[], float] = time.monotonic,
-        wait: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._timeout_ms = timeout_ms
-        self._backoff_ms = backoff_ms
-        self._now_s = now_s
-        self._wait = wait
+    _timeout_ms: int
+    _backoff_ms: int
+    _now_s: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    _wait: Callable[[float], None] = field(default=time.sleep, kw_only=True)
 
     def try_for(self, work: Callable[[], T], mend: Callable[[], object] = lambda: None) -> T:
         deadline_s = self._now_s() + self._timeout_ms / 1000

@@ -18,12 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from groupcoord.broker.connection import Connection, Dispatcher
+from attrs import Factory, define, field
+
+from groupcoord.broker.connection import Connection
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.security.principals import ClientPrincipal
 from groupcoord.broker.work import Timers
 from groupcoord.config.files import read_text
-from groupcoord.core.router.authorization import Principal
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.wire import Answered, ProtocolError, WireResponse, decode_request
 from groupcoord.wire.cluster_messages import ApiVersions, ApiVersionsResponse
@@ -250,40 +251,23 @@ class _State(Enum):
     LOGGED_IN = auto()
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class LoginConnection(Connection):
     """Connection with a SASL log-in."""
 
-    __slots__ = (
-        "_exchange",
-        "_expires_at_ms",
-        "_max_bytes_after",
-        "_mechanism",
-        "_reauthenticated_at_ms",
-        "_sasl",
-        "_state",
-        "_uses_requests",
-        "closing_level",
-    )
+    _sasl: SaslServer
+    closing_level: int = field(init=False, default=logging.WARNING)
+    _state: _State = field(init=False, default=_State.BEGUN)
+    _mechanism: str = field(init=False, default="")
+    _exchange: Exchange = field(init=False)
+    _uses_requests: bool = field(init=False, default=True)
+    _expires_at_ms: int | None = field(init=False, default=None)
+    _reauthenticated_at_ms: int | None = field(init=False, default=None)  # start of the last re-authentication
+    _max_bytes_after: int = field(init=False, default=Factory(lambda self: self._max_request_bytes, takes_self=True))
 
-    def __init__(
-        self,
-        broker: Dispatcher,
-        client_host: str,
-        principal: Principal,
-        max_request_bytes: int,
-        sasl: SaslServer,
-    ) -> None:
+    def __attrs_post_init__(self) -> None:
         # Before the log-in a client must not fill memory with a large request.
-        super().__init__(broker, client_host, principal, min(max_request_bytes, sasl.max_receive_bytes))
-        self.closing_level = logging.WARNING
-        self._sasl = sasl
-        self._state = _State.BEGUN
-        self._mechanism = ""
-        self._exchange: Exchange
-        self._uses_requests = True
-        self._expires_at_ms: int | None = None
-        self._reauthenticated_at_ms: int | None = None  # start of the last re-authentication
-        self._max_bytes_after = max_request_bytes
+        self._max_request_bytes = min(self._max_request_bytes, self._sasl.max_receive_bytes)
 
     # ------------------------------------------------------------ requests
 

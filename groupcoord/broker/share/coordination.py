@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import Factory, define, evolve, field
 
 from groupcoord.broker.configs.definitions import GroupConfigs
 from groupcoord.broker.connection import Connection
@@ -252,23 +252,18 @@ PARTITIONS_AT_ONCE = 500
 TakeAnswer = Callable[[ShareCoordinatorAnswered], None]
 
 
+@define(eq=False)
 class ServerShareHost:
     """Host of the share groups of a node; without logs of topics, every query succeeds."""
 
-    def __init__(
-        self,
-        configs: GroupConfigs,
-        share: ShareCoordination,
-        data: TopicData,
-        take: TakeAnswer,
-        turns: Turns,
-    ) -> None:
-        self._configs = configs
-        self._share = share
-        self._data = data
-        self._take = take
-        self._turns = turns
-        self._alone = LoneShareHost(share.config)
+    _configs: GroupConfigs
+    _share: ShareCoordination
+    _data: TopicData
+    _take: TakeAnswer
+    _turns: Turns
+    _alone: LoneShareHost = field(
+        init=False, default=Factory(lambda self: LoneShareHost(self._share.config), takes_self=True)
+    )
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
         return self._configs.share_settings_of(group_id)

@@ -12,6 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from attrs import define, field
+
 from groupcoord.broker.configs.definitions import ALLOWS_DEAD_LETTERS
 from groupcoord.broker.log_lines import RateLimitedLogger
 from groupcoord.broker.records.topic_data import TopicData
@@ -38,20 +40,15 @@ class NoDeadLetterTopicError(GroupcoordError):
     """The dead letter topic does not exist or is not allowed."""
 
 
+@define(eq=False)
 class DeadLetters:
     """Sender of dead letters. Its ``timers`` are also those of the share-partitions that send them."""
 
-    def __init__(
-        self,
-        data: TopicData,
-        on_created: Callable[[Collection[str]], None] = lambda names: None,
-        start_job: Callable[[Job], None] = do_in_place,
-    ) -> None:
-        self.timers = Timers()
-        self._data = data
-        self._on_created = on_created
-        self.start_job = start_job
-        self._lines = RateLimitedLogger(logger)
+    _data: TopicData
+    _on_created: Callable[[Collection[str]], None] = lambda names: None
+    start_job: Callable[[Job], None] = do_in_place
+    timers: Timers = field(init=False, factory=Timers)
+    _lines: RateLimitedLogger = field(init=False, factory=lambda: RateLimitedLogger(logger))
 
     def send(
         self,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from attrs import define
+
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
@@ -138,20 +140,14 @@ def _describe(name: str, index: int, data: TopicData, permissions: Permissions) 
 ELSEWHERE = ErrorCode.NOT_COORDINATOR
 
 
+@define(eq=False)
 class TransactionRequests:
     """Handlers of transaction requests; NOT_COORDINATOR for ids of another node or of an unreadable log."""
 
-    def __init__(
-        self,
-        transactions: TransactionCoordinator,
-        data: TopicData,
-        nodes: Nodes,
-        node_id: int,
-    ) -> None:
-        self._transactions = transactions
-        self._data = data
-        self._nodes = nodes
-        self._node_id = node_id
+    _transactions: TransactionCoordinator
+    _data: TopicData
+    _nodes: Nodes
+    _node_id: int
 
     def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
         transactional_id, permissions = request.transactional_id, connection.permissions

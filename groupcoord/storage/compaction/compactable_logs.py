@@ -213,7 +213,7 @@ class _FileRewrite:
         self._log = log
         self._old = old
         self._group = [segment.base_offset for segment in old]
-        self._new = FileSegment(log.folder.path, self._group[0], log.files, log.memory)
+        self._new = FileSegment(self._group[0], log.folder.path, log.files, log.memory)
         self._cleaned = Path(self._new.path + CLEANED_SUFFIX)
         self._unfinished: Path | None = self._cleaned  # None once the file is swapped in or discarded
         self._file = open(self._cleaned, "wb")  # noqa: SIM115 - close() closes it

@@ -176,7 +176,7 @@ class SegmentLog(PartitionLog):
         """Return a segment to read, and remove outdated indexes, which a broker would trust."""
         # Indexes of the last segment are emptied instead: a broker logs missing ones as an error.
         self.folder.blank_indexes(base) if is_last else self.folder.forget_indexes(base)
-        return FileSegment(self.folder.path, base, self.files, self.memory)
+        return FileSegment(base, self.folder.path, self.files, self.memory)
 
     def _replay_sealed(self, base: int, epochs: list[tuple[int, int]]) -> None:
         """Derive epochs and producers from the segments before ``base``."""
@@ -374,7 +374,7 @@ class SegmentLog(PartitionLog):
         if self._is_unflushed and min(settings.flush_messages, settings.flush_ms) != INT64_MAX:
             self._make_durable()  # later flushes concern the new segment
         sealed = self._segments[-1] if self._segments else None
-        segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
+        segment = FileSegment(self.end_offset, self.folder.path, self.files, self.memory)
         try:
             if sealed is not None:
                 # If sealing fails below, indexes of an earlier process would be outdated, and a broker would trust

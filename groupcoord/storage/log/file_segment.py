@@ -18,6 +18,8 @@ from struct import (
 )
 from typing import NoReturn
 
+from attrs import Factory, define, field
+
 from groupcoord.config.files import read_file
 from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
@@ -61,6 +63,7 @@ _NOT_KNOWN_MS = NO_TIMESTAMP - 1
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class FileSegment(Segment):
     """Batches in one file.
 
@@ -68,52 +71,40 @@ class FileSegment(Segment):
         first_timestamp_ms: the largest timestamp of the first batch, or None before it is known.
     """
 
-    __slots__ = (
-        "_descriptor",
-        "_files",
-        "_index_due_bytes",
-        "_indexed_ms",
-        "_is_released",
-        "_largest_ms",
-        "_largest_offset",
-        "_last_offset",
-        "_last_position",
-        "_memory",
-        "_offsets",
-        "_read_places",
-        "_taken_bytes",
-        "_times",
-        "aborted",
-        "first_timestamp_ms",
-        "path",
+    _folder: Path
+    _files: OpenFiles
+    _memory: LogMemory
+    path: str = field(
+        init=False, default=Factory(lambda self: str(segment_path(self._folder, self.base_offset)), takes_self=True)
     )
-
-    aborted: AbortedEntries
-
-    def __init__(self, folder: Path, base_offset: int, files: OpenFiles, memory: LogMemory) -> None:
-        super().__init__(base_offset)
-        self.path = str(segment_path(folder, base_offset))
-        self.first_timestamp_ms: int | None = None
-        self._files = files
-        self._memory = memory
-        self._offsets: Entries | None = MemoryEntries(OFFSET_ENTRY)
-        self._times: Entries | None = MemoryEntries(TIME_ENTRY)
-        self._taken_bytes = 0
-        self._indexed_ms = NO_TIMESTAMP  # largest timestamp in the time index
-        self._index_due_bytes = INDEX_INTERVAL_BYTES  # a batch after this position gets an index entry
-        self._is_released = False
-        self._descriptor = -1, -1  # for writing, and the number of closed files when it was opened
-        self._largest_ms, self._largest_offset = NO_TIMESTAMP, 0  # the offset is relative
-        self._last_offset, self._last_position = OFFSETS_END, 0  # of the last batch, if known
-        self._read_places = {base_offset: 0}  # positions of the batches after those that were read, by offset
-        self.aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
+    first_timestamp_ms: int | None = field(init=False, default=None)
+    _offsets: Entries | None = field(init=False, factory=lambda: MemoryEntries(OFFSET_ENTRY))
+    _times: Entries | None = field(init=False, factory=lambda: MemoryEntries(TIME_ENTRY))
+    _taken_bytes: int = field(init=False, default=0)
+    _indexed_ms: int = field(init=False, default=NO_TIMESTAMP)  # largest timestamp in the time index
+    _index_due_bytes: int = field(init=False, default=INDEX_INTERVAL_BYTES)  # then a batch gets an index entry
+    _is_released: bool = field(init=False, default=False)
+    # For writing, and the number of closed files when it was opened.
+    _descriptor: tuple[int, int] = field(init=False, default=(-1, -1))
+    _largest_ms: int = field(init=False, default=NO_TIMESTAMP)
+    _largest_offset: int = field(init=False, default=0)  # relative
+    _last_offset: int = field(init=False, default=OFFSETS_END)  # of the last batch, if known
+    _last_position: int = field(init=False, default=0)
+    # Positions of the batches after those that were read, by offset.
+    _read_places: dict[int, int] = field(
+        init=False, default=Factory(lambda self: {self.base_offset: 0}, takes_self=True)
+    )
+    aborted: AbortedEntries = field(
+        init=False,
+        default=Factory(lambda self: AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX)), takes_self=True),
+    )
 
     @classmethod
     def found(
         cls, folder: Path, base_offset: int, next_offset: int, size_bytes: int, files: OpenFiles, memory: LogMemory
     ) -> FileSegment:
         """Return a closed segment for a file that was found."""
-        segment = cls(folder, base_offset, files, memory)
+        segment = cls(base_offset, folder, files, memory)
         segment.next_offset, segment.size_bytes = next_offset, size_bytes
         segment._offsets = segment._times = None
         segment._largest_ms = _NOT_KNOWN_MS
@@ -134,7 +125,7 @@ class FileSegment(Segment):
         indexes = found._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY), found._open_index(_TIME_SUFFIX, TIME_ENTRY)
         if None in indexes:
             raise ValueError(f"{found.path} has no indexes")
-        segment = cls(folder, base_offset, files, memory)
+        segment = cls(base_offset, folder, files, memory)
         offsets = MemoryEntries(OFFSET_ENTRY, read_file(segment._beside(_OFFSET_SUFFIX)))
         times = MemoryEntries(TIME_ENTRY, read_file(segment._beside(_TIME_SUFFIX)))
         memory.take(len(offsets.data) + len(times.data))
@@ -332,7 +323,7 @@ class FileSegment(Segment):
         return entries if fits and not is_blank else None
 
     def _rebuild_indexes(self) -> tuple[Entries, Entries]:
-        rebuilt = FileSegment(Path(self.path).parent, self.base_offset, self._files, self._memory)
+        rebuilt = FileSegment(self.base_offset, Path(self.path).parent, self._files, self._memory)
         for _ in rebuilt.scan(self.size_bytes):
             pass
         offsets, times = rebuilt._offsets, rebuilt._times

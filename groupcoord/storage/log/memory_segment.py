@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from attrs import Factory, define, field
+
 from groupcoord.core.log.records import NO_TIMESTAMP
 from groupcoord.records.batches import LAST_OFFSET_DELTA_POSITION, Batch, iter_batches
 from groupcoord.storage.log.index import AbortedEntries, AbortedTransaction
@@ -31,6 +33,7 @@ class Place(NamedTuple):
     data: memoryview = NOT_READ
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class Segment(ABC):
     """Consecutive batches. Positions are bytes from the beginning.
 
@@ -39,13 +42,10 @@ class Segment(ABC):
         goes_on: whether it continues the segment before: both are one segment in Kafka.
     """
 
-    __slots__ = ("base_offset", "goes_on", "next_offset", "size_bytes")
-
-    def __init__(self, base_offset: int, *, goes_on: bool = False) -> None:
-        self.base_offset = base_offset
-        self.next_offset = base_offset
-        self.size_bytes = 0
-        self.goes_on = goes_on
+    base_offset: int
+    goes_on: bool = field(default=False, kw_only=True)
+    next_offset: int = field(init=False, default=Factory(lambda self: self.base_offset, takes_self=True))
+    size_bytes: int = field(init=False, default=0)
 
     def has_room(self, size_bytes: int) -> bool:
         """Return whether a batch fits into the segment's own buffer."""
@@ -131,31 +131,17 @@ FIRST_BYTES = 1_024
 _UNPACK_LAST_OFFSET_DELTA = Struct(">i").unpack_from
 
 
+@define(eq=False, repr=False, weakref_slot=False)
 class MemorySegment(Segment):
     """Batches in one buffer, of which readers get views."""
 
-    __slots__ = (
-        "_base_offsets",
-        "_buffer",
-        "_max_timestamps_ms",
-        "_memory",
-        "_positions",
-        "aborted",
-        "max_timestamp_ms",
-    )
-
-    aborted: list[AbortedTransaction]
-    max_timestamp_ms: int
-
-    def __init__(self, base_offset: int, memory: LogMemory, *, goes_on: bool = False) -> None:
-        super().__init__(base_offset, goes_on=goes_on)
-        self.max_timestamp_ms = NO_TIMESTAMP
-        self.aborted = []
-        self._base_offsets: list[int] = []
-        self._positions: list[int] = []
-        self._max_timestamps_ms: list[int] = []
-        self._buffer = bytearray()
-        self._memory = memory
+    _memory: LogMemory
+    max_timestamp_ms: int = field(init=False, default=NO_TIMESTAMP)
+    aborted: list[AbortedTransaction] = field(init=False, factory=list)
+    _base_offsets: list[int] = field(init=False, factory=list)
+    _positions: list[int] = field(init=False, factory=list)
+    _max_timestamps_ms: list[int] = field(init=False, factory=list)
+    _buffer: bytearray = field(init=False, factory=bytearray)
 
     # ------------------------------------------------------------ writing
 

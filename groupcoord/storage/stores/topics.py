@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from attrs import define
+
 from groupcoord.errors import RecordTooLargeError
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.records.batches import Batch, TruncatedBatchError, iter_batches
@@ -47,20 +49,14 @@ def batches_of(log: PartitionLog) -> Iterator[Batch]:
                 raise
 
 
+@define(eq=False)
 class TopicLogStore:
     """Log store that writes to the logs of a topic, which may be truncated at the start but not compacted."""
 
-    def __init__(
-        self,
-        log: Callable[[int], PartitionLog],
-        has_log: Callable[[int], bool],
-        settings: Callable[[], TopicLogSettings],
-        decode: Decode,
-    ) -> None:
-        self._log = log
-        self._has_log = has_log
-        self._settings = settings
-        self._decode = decode
+    _log: Callable[[int], PartitionLog]
+    _has_log: Callable[[int], bool]
+    _settings: Callable[[], TopicLogSettings]
+    _decode: Decode
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         """Write records as one batch.

@@ -86,6 +86,7 @@ class LastCommit(NamedTuple):
     place: tuple[str, int] | None
 
 
+@define(eq=False)
 class LogHistory:
     """Collects the records of one log partition, and yields the history of each group.
 
@@ -94,19 +95,12 @@ class LogHistory:
     :meth:`name_topic` instead of the second.
     """
 
-    def __init__(
-        self,
-        log_partition: int | None = None,
-        *,
-        group_ids: Container[str] | None = None,
-        session_timeout_ms: int | None = None,
-    ) -> None:
-        self.log_partition = log_partition
-        self._group_ids = group_ids
-        self._session_timeout_ms = session_timeout_ms
-        self._groups: dict[str, _Gathered] = {}
-        self._files: list[_Span] = []
-        self._file = _Span()
+    log_partition: int | None = None
+    _group_ids: Container[str] | None = field(default=None, kw_only=True)
+    _session_timeout_ms: int | None = field(default=None, kw_only=True)
+    _groups: dict[str, _Gathered] = field(init=False, factory=dict)
+    _files: list[_Span] = field(init=False, factory=list)
+    _file: _Span = field(init=False, factory=lambda: _Span())
 
     def begin_file(self) -> None:
         """Start the next file: compaction works file by file."""
