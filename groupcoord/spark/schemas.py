@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from groupcoord.analysis.decode import schema as tables
-from groupcoord.analysis.decode.parquet import LATEST_MS, MOMENTS, time_name
+from groupcoord.analysis.decode.parquet import LATEST_MS, is_moment, time_name
 from groupcoord.analysis.decode.schema import COLUMNS, Column as DeclaredColumn
 from groupcoord.analysis.tables import TABLES, TABLES_OF_KINDS
 
@@ -100,7 +100,7 @@ def schema_with_times(schema: StructType) -> StructType:
     fields: list[StructField] = []
     for field in schema:
         fields.append(field)
-        if field.name in MOMENTS:
+        if is_moment(field.name):
             fields.append(StructField(time_name(field.name), TimestampType()))
     return StructType(fields)
 
@@ -114,7 +114,7 @@ def with_times(table: DataFrame) -> DataFrame:
     for field in table.schema:
         columns.append(F.col(f"`{field.name}`"))
         name = time_name(field.name)
-        if field.name in MOMENTS and isinstance(field.dataType, LongType) and name not in table.columns:
+        if is_moment(field.name) and isinstance(field.dataType, LongType) and name not in table.columns:
             moment = F.col(field.name)
             columns.append(F.timestamp_millis(F.when((moment >= 0) & (moment <= LATEST_MS), moment)).alias(name))
     return table.select(*columns)

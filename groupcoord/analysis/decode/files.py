@@ -57,19 +57,11 @@ class SegmentFile(NamedTuple):
     identity: int | str | None = None
 
 
-class Folder(NamedTuple):
-    """Content of a folder.
+def _listed(file_system: AbstractFileSystem, path: str) -> tuple[list[SegmentFile], list[str]]:
+    """Return the segments in a folder by name, then files left by compaction, and the log partitions by number.
 
-    Attributes:
-        segments: by name, then files left by compaction; empty if only those exist.
-        partitions: paths of folders of log partitions, by number.
+    There are no segments if only files left by compaction exist.
     """
-
-    segments: tuple[SegmentFile, ...]
-    partitions: tuple[str, ...]
-
-
-def _listed(file_system: AbstractFileSystem, path: str) -> Folder:
     # Without indexes, which are most of the files in a folder.
     infos = [info for info in file_system.ls(path, detail=True) if _counts(name_of(info["name"]))]
     infos = [file_system.info(info["name"]) if info.get("islink") else info for info in infos]
@@ -79,7 +71,7 @@ def _listed(file_system: AbstractFileSystem, path: str) -> Folder:
     left = [one._replace(unread=INTERRUPTED) for one in files if one.path.endswith(SWAP_SUFFIX)]
     folders = [info["name"] for info in infos if info["type"] == "directory"]
     numbered = [(int(match[1]), path) for path in folders if (match := OFFSETS_FOLDER.fullmatch(name_of(path)))]
-    return Folder((*segments, *left) if segments else (), tuple(path for _, path in sorted(numbered)))
+    return [*segments, *left] if segments else [], [path for _, path in sorted(numbered)]
 
 
 def _counts(name: str) -> bool:
@@ -235,15 +227,14 @@ def _matching(file_system: AbstractFileSystem, pattern: str, path: str, *, may_b
 
 
 def _in_folder(file_system: AbstractFileSystem, root: str, path: str, *, may_be_empty: bool) -> list[SegmentFile]:
-    folder = _listed(file_system, root)
-    if folder.segments:
-        return list(folder.segments)
-    found = [
-        one for inner in each(file_system, partial(_listed, file_system), folder.partitions) for one in inner.segments
-    ]
+    segments, partitions = _listed(file_system, root)
+    if segments:
+        return segments
+    listed = each(file_system, partial(_listed, file_system), partitions)
+    found = [one for segments, _ in listed for one in segments]
     if not found and not may_be_empty:
         reason = f"{path} holds no segment files (*{SEGMENT_SUFFIX})"
-        if folder.partitions or PARTITION_FOLDER.fullmatch(name_of(root)):
+        if partitions or PARTITION_FOLDER.fullmatch(name_of(root)):
             raise InputError(reason)
         raise _NoFolderError(f"{reason} and no log partitions")
     return found

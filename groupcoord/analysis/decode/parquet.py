@@ -30,17 +30,11 @@ from groupcoord.records.schemas import RecordType
 from groupcoord.storage.data_directory import LOCK_FILE, DirectoryLock
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 
-MOMENTS = frozenset(
-    (
-        *("log_timestamp_ms", "commit_timestamp_ms", "expire_timestamp_ms", "state_timestamp_ms", "last_commit_ms"),
-        *("first_timestamp_ms", "last_timestamp_ms", "first_ms", "last_ms", "next_expiry_ms", "group_expiry_ms"),
-        *("started_after_ms", "started_ms", "target_ms", "ended_ms", "began_ms", "away_ms", "asked_ms"),
-        *("decided_ms", "released_ms", "assigned_ms", "at_ms", "polled_ms", "expires_ms"),
-    )
-)
 DURATIONS = frozenset(
     ("session_timeout_ms", "rebalance_timeout_ms", "unowned_ms", "took_ms", "idle_ms", "lag_ms"),
 )
+"""Columns of milliseconds that are no points in time."""
+
 TIMESTAMP = pa.timestamp("us", "UTC")
 LATEST_MS = (datetime.max.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 """The last moment that a timestamp holds, as in Python and SQL."""
@@ -49,6 +43,10 @@ _MS, _UTC = "_ms", "_utc"
 _US_PER_MS = 1_000
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
+def is_moment(name: str) -> bool:
+    return name.endswith(_MS) and name not in DURATIONS
 
 
 def time_name(moment: str) -> str:
@@ -75,7 +73,7 @@ def timestamps(moments: pa.Array) -> pa.Array:
 
 
 def _without_time(schema: pa.Schema) -> list[str]:
-    return [name for name in schema.names if name in MOMENTS and time_name(name) not in schema.names]
+    return [name for name in schema.names if is_moment(name) and time_name(name) not in schema.names]
 
 
 ROW_GROUP_ROWS = 262_144
