@@ -16,7 +16,26 @@ TICKS_MAX = 8
 OWNER_COLOURS = 24
 
 _LEVELS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
-_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_S, _MIN, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
+_STEPS_MS = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(_S, 2 * _S, 5 * _S, 10 * _S, 15 * _S, 30 * _S),
+    *(_MIN, 2 * _MIN, 5 * _MIN, 10 * _MIN, 15 * _MIN, 30 * _MIN),
+    *(_H, 2 * _H, 3 * _H, 6 * _H, 12 * _H, _D),
+)
+
+
+def ticks(least: int, most: int, count_max: int, *, is_time: bool, step_min: int = 1) -> list[int]:
+    """Return at most ``count_max`` round numbers from ``least`` to ``most``. Times are milliseconds, or whole days."""
+    step = _step(max(-(-(most - least) // max(count_max - 1, 1)), step_min), is_time=is_time)
+    return list(range(-(-least // step) * step, most + 1, step))
+
+
+def _step(at_least: int, *, is_time: bool) -> int:
+    if is_time:
+        return next((step for step in _STEPS_MS if step >= at_least), -(-at_least // _D) * _D)
+    scale: int = 10 ** (len(str(at_least)) - 1)
+    return next(factor * scale for factor in (1, 2, 5, 10) if factor * scale >= at_least)
 
 
 @frozen
@@ -37,12 +56,7 @@ class Axis:
         return self.left + (self.right - self.left) * min(max(share, 0.0), 1.0)
 
     def ticks(self) -> list[int]:
-        step_ms = next((step * 1000 for step in _STEPS_S if self.span_ms / (step * 1000) <= TICKS_MAX), None)
-        if step_ms is None:
-            days = -(-self.span_ms // (TICKS_MAX * 86_400_000))
-            step_ms = days * 86_400_000
-        first = -(-self.start_ms // step_ms) * step_ms
-        return list(range(first, self.end_ms + 1, step_ms))
+        return ticks(self.start_ms, self.end_ms, TICKS_MAX + 1, is_time=True, step_min=_S)
 
 
 @frozen
