@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 70_197, "files": 431, "words": 136_063},
-    "tests": {"code": 58_745, "files": 599, "words": 81_247},
+    "groupcoord": {"code": 68_662, "files": 431, "words": 135_725},
+    "tests": {"code": 58_742, "files": 599, "words": 81_206},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
