@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.create_topics import TopicRequests
 from groupcoord.broker.topics.registry import TopicError
 from groupcoord.broker.work import do_whole
 from groupcoord.core.consumer_protocol import TopicPartition
@@ -254,7 +255,9 @@ class Assertions(ABC):
             TypeError, ValueError: the argument is invalid.
             TopicError: a topic exists already, or its name is invalid.
         """
-        self.run(partial(_create_topics, topics=topics))
+        counts = checked_topics(topics, self.run(lambda broker: broker.config))
+        request = CreateTopics(tuple(CreatableTopic(name, count) for name, count in counts.items()))
+        self._change_topics(lambda requests: do_whole(requests.create(request)).topics)
 
     def create_partitions(self, topic: str, count: int) -> None:
         """Increase the partition count of a topic.
@@ -266,7 +269,8 @@ class Assertions(ABC):
         Raises:
             TopicError: the topic does not exist, or has as many partitions.
         """
-        self.run(partial(_create_partitions, wanted=CreatePartitionsTopic(topic, count)))
+        request = CreatePartitions((CreatePartitionsTopic(topic, count),))
+        self._change_topics(lambda requests: do_whole(requests.create_partitions(request)).results)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records and committed offsets.
@@ -274,7 +278,16 @@ class Assertions(ABC):
         Raises:
             TopicError: the topic does not exist.
         """
-        self.run(partial(_delete_topic, topic=topic))
+        request = DeleteTopics((TopicReference(topic, ZERO_UUID),))
+        self._change_topics(lambda requests: do_whole(requests.delete(request)).responses)
+
+    def _change_topics(self, change: Callable[[TopicRequests], Iterable[Any]]) -> None:
+        def check(broker: Broker) -> None:
+            for result in change(broker.topic_requests):
+                if result.error_code is not ErrorCode.NONE:
+                    raise TopicError(result.error_code, result.error_message)
+
+        self.run(check)
 
     def produce(
         self,
@@ -317,27 +330,6 @@ class Assertions(ABC):
             ValueError: the isolation level is unknown.
         """
         return self.run(partial(read_records, topic_name=topic, partition=partition, isolation_level=isolation_level))
-
-
-def _create_partitions(broker: Broker, wanted: CreatePartitionsTopic) -> None:
-    answer = do_whole(broker.topic_requests.create_partitions(CreatePartitions((wanted,)))).results[0]
-    if answer.error_code is not ErrorCode.NONE:
-        raise TopicError(answer.error_code, answer.error_message)
-
-
-def _delete_topic(broker: Broker, topic: str) -> None:
-    request = DeleteTopics((TopicReference(topic, ZERO_UUID),))
-    result = do_whole(broker.topic_requests.delete(request)).responses[0]
-    if result.error_code is not ErrorCode.NONE:
-        raise TopicError(result.error_code, result.error_message)
-
-
-def _create_topics(broker: Broker, topics: Topics) -> None:
-    counts = checked_topics(topics, broker.config)
-    wanted = CreateTopics(tuple(CreatableTopic(name, count) for name, count in counts.items()))
-    for topic in do_whole(broker.topic_requests.create(wanted)).topics:
-        if topic.error_code is not ErrorCode.NONE:
-            raise TopicError(topic.error_code, topic.error_message)
 
 
 def _awaitable(
