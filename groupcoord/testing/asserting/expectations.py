@@ -52,7 +52,6 @@ class Wanted(ABC, Generic[T]):
         """Return the result, or the present state if the condition does not hold."""
 
     def failure(self, broker: Broker, message: str) -> Exception:
-        """Return the exception of a wait that timed out."""
         return TimeoutError(message)
 
 
@@ -138,7 +137,6 @@ class Attempts:
         self._deadline_s = time.monotonic() + timeout_s
 
     def end(self, wanted: Wanted[Any], state: Unmet) -> Callable[[Broker], Exception] | None:
-        """Return what makes the exception of the wait if the deadline has passed."""
         if time.monotonic() < self._deadline_s:
             return None
         waited = f" after {self._timeout_s:g} s" if self._timeout_s else ""
@@ -191,7 +189,7 @@ def differing(lines: Sequence[str]) -> Unmet | None:
 
 @frozen
 class Expected(Wanted[None]):
-    """Assertion about a group, whose failure has the group and its last requests."""
+    """Assertion about a group."""
 
     group_id: str
 

@@ -101,10 +101,10 @@ class Consumer(ABC):
     def rejoin(self) -> None:
         """Give up all partitions; the next request is a join."""
 
-    def check(self, coordinator: GroupCoordinator) -> None:  # noqa: B027 - assignments of the classic protocol are unknown
+    def check(self, coordinator: GroupCoordinator) -> None:  # noqa: B027
         """Compare the consumer's knowledge with the log."""
 
-    def behave(self) -> None:  # noqa: B027 - most consumers have no delay
+    def behave(self) -> None:  # noqa: B027
         """Follow the protocol without delay from now on."""
 
 
