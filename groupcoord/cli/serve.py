@@ -343,25 +343,24 @@ async def _serve(servers: NodeServers | ClusterNode, pages: _Pages, on_start: Ca
 async def _serve_pages(servers: NodeServers | ClusterNode, pages: _Pages, stack: AsyncExitStack) -> None:
     log = logging.getLogger("groupcoord.host")
     if pages.metrics is not None:
-        from groupcoord.host.metrics import MetricsServer
+        from groupcoord.host.metrics import metrics_server
 
         more = []
         if not isinstance(servers, NodeServers):
             from groupcoord.cluster.metrics import ReplicaCollector
 
             more.append(ReplicaCollector(servers.status))
-        metrics = MetricsServer(partial(_coordinator_of, servers), *pages.metrics, more)
         with command_errors(OSError, prefix="can't show metrics: ", status=FAILED):
-            await stack.enter_async_context(metrics)
-        log.info("metrics on port %d", metrics.port)
+            metrics = stack.enter_context(metrics_server(partial(_coordinator_of, servers), *pages.metrics, more))
+        log.info("metrics on port %d", metrics.server_port)
     if pages.control_port is not None and pages.request_log is not None and isinstance(servers, NodeServers):
         from groupcoord.testing.faults import Control
         from groupcoord.testing.faults.control_server import ControlServer
 
-        control = ControlServer(Control(servers), pages.control_port, pages.request_log)
         with command_errors(OSError, prefix="can't take orders for faults: ", status=FAILED):
-            await stack.enter_async_context(control)
-        say(f"faults on purpose: http://127.0.0.1:{control.port}")
+            control = ControlServer(Control(servers), pages.control_port, pages.request_log)
+            stack.enter_context(control)
+        say(f"faults on purpose: http://127.0.0.1:{control.server_port}")
 
 
 @define(eq=False)

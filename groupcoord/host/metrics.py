@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from http import HTTPStatus
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -17,9 +17,8 @@ from groupcoord.core.groups.classic.group import GroupState
 from groupcoord.core.groups.consumer.group import ConsumerGroupState
 from groupcoord.core.groups.share.group import ShareGroupState
 from groupcoord.core.groups.streams.group import StreamsGroupState
-from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
+from groupcoord.host.http import HttpServer
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "kafka_server_group_coordinator_metrics_"
 STATES: Mapping[GroupType, type[Enum]] = {
     GroupType.CLASSIC: GroupState,
@@ -100,22 +99,24 @@ def _by_state(name: str, text: str, states: type[Enum], counts: Counter[str]) ->
     return family
 
 
-class MetricsServer(HttpServer):
-    """HTTP server for ``GET /metrics`` in the event loop of the server that it watches."""
+class LoopCollector(Collector):
+    """Collector that runs others in the event loop of its creation, in which alone their sources change."""
 
-    def __init__(
-        self,
-        coordinator_now: Callable[[], GroupCoordinator | None],
-        host: str,
-        port: int,
-        more: Iterable[Collector] = (),
-    ) -> None:
-        super().__init__(host, port, "metrics")
-        self._registry = CollectorRegistry()
-        for collector in (CoordinatorCollector(coordinator_now), *more):
-            self._registry.register(collector)
+    def __init__(self, collectors: Iterable[Collector]) -> None:
+        self._collectors = tuple(collectors)
+        self._loop = asyncio.get_running_loop()
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
-        if request.method != "GET" or request.path not in ("/metrics", "/"):
-            return HttpResponse(HTTPStatus.NOT_FOUND)
-        return HttpResponse(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE)
+    def collect(self) -> Iterable[Metric]:
+        return asyncio.run_coroutine_threadsafe(self._collected(), self._loop).result()
+
+    async def _collected(self) -> list[Metric]:
+        return [metric for collector in self._collectors for metric in collector.collect()]
+
+
+def metrics_server(
+    coordinator_now: Callable[[], GroupCoordinator | None], host: str, port: int, more: Iterable[Collector] = ()
+) -> HttpServer:
+    """Return the HTTP server for ``GET /metrics``, made in the event loop of the server that it watches."""
+    registry = CollectorRegistry()
+    registry.register(LoopCollector((CoordinatorCollector(coordinator_now), *more)))
+    return HttpServer(host, port, "metrics", make_wsgi_app(registry))

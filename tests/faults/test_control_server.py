@@ -208,8 +208,8 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
         new_broker = partial(ObservedBroker, request_log=request_log)
         cluster = NodesUnderTest(Config(), {}, None, LeapingClock(), range(1, 2), {}, {}, None, new_broker)
         await cluster.start()
-        async with ControlServer(cluster.control, 0, request_log) as control:
-            client = ControlClient(control.port)
+        with ControlServer(cluster.control, 0, request_log) as control:
+            client = ControlClient(control.server_port)
             answered = [
                 await asyncio.to_thread(client.ask, method, path, body, **headers)
                 for method, path, body, headers in asked

@@ -6,15 +6,15 @@ import ast
 import asyncio
 import sys
 from contextlib import ExitStack, suppress
-from http import HTTPStatus
 from pathlib import Path
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
 import groupcoord
 from groupcoord.broker.log_lines import BURST
 from groupcoord.host import process
-from groupcoord.host.http import CONNECTIONS_MAX, HttpRequest, HttpResponse, HttpServer
+from groupcoord.host.http import CONNECTIONS_MAX, HttpServer
 
 REQUEST = b"GET / HTTP/1.1\r\n\r\n"
 FOLDER = Path(groupcoord.__file__).parent
@@ -30,13 +30,16 @@ AT_THE_START = {
 PACKAGES_AT_THE_START = {"jwt", "psycopg", "scramp"}
 
 
-class Page(HttpServer):
-    async def answer(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse(HTTPStatus.OK, b"here")
+def page() -> HttpServer:
+    def answer(request: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        start_response("200 OK", [])
+        return [b"here"]
+
+    return HttpServer("127.0.0.1", 0, "pages", answer)
 
 
-async def fetch(page: Page) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+async def fetch(page: HttpServer) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", page.server_port)
     try:
         writer.write(REQUEST)
         return await reader.read()
@@ -48,17 +51,16 @@ def test_idle_connections_to_a_page_make_room(caplog: pytest.LogCaptureFixture) 
     """With any number of them a request is answered, few are held, and the log lines are limited."""
 
     async def test() -> None:
-        async with Page("127.0.0.1", 0, "pages") as page:
-            with ExitStack() as stack:
-                readers = []
-                for _ in range(5 * CONNECTIONS_MAX):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
-                    stack.callback(writer.close)
-                    readers.append(reader)
-                assert (await fetch(page)).endswith(b"here")
-                for reader in readers[: 4 * CONNECTIONS_MAX]:
-                    assert await reader.read() == b""
-                assert not any(reader.at_eof() for reader in readers[4 * CONNECTIONS_MAX + 1 :])
+        with page() as served, ExitStack() as stack:
+            readers = []
+            for _ in range(5 * CONNECTIONS_MAX):
+                reader, writer = await asyncio.open_connection("127.0.0.1", served.server_port)
+                stack.callback(writer.close)
+                readers.append(reader)
+            assert (await fetch(served)).endswith(b"here")
+            for reader in readers[: 4 * CONNECTIONS_MAX]:
+                assert await reader.read() == b""
+            assert not any(reader.at_eof() for reader in readers[4 * CONNECTIONS_MAX + 1 :])
 
     asyncio.run(asyncio.wait_for(test(), 30.0))
     assert len(caplog.records) <= BURST + 1
@@ -72,12 +74,12 @@ def test_a_page_leaves_the_descriptors_of_the_log_alone(
     """Its client is refused with a log line, and served when descriptors are available again."""
 
     async def test() -> None:
-        async with Page("127.0.0.1", 0, "pages") as page:
+        with page() as served:
             with monkeypatch.context() as patch:
                 patch.setattr(process, "descriptor_limit", lambda: 4)
                 with suppress(ConnectionError):
-                    assert await fetch(page) == b""
-            assert (await fetch(page)).endswith(b"here")
+                    assert await fetch(served) == b""
+            assert (await fetch(served)).endswith(b"here")
 
     asyncio.run(asyncio.wait_for(test(), 30.0))
     assert "too many open files" in caplog.text

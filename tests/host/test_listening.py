@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from tests.host.test_descriptors import Page
+from tests.host import test_descriptors
 from tests.host.test_server import loop_factories, serving
 
 TURNS = range(8)
@@ -30,8 +30,8 @@ async def broker(end: str) -> AsyncIterator[int]:
 @asynccontextmanager
 async def page() -> AsyncIterator[int]:
     """Run an HTTP server, as the control port and the metrics have one; yield its port."""
-    async with Page("127.0.0.1", 0, "pages") as server:
-        yield server.port
+    with test_descriptors.page() as server:
+        yield server.server_port
 
 
 @pytest.mark.parametrize("loop_factory", loop_factories())

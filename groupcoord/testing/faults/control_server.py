@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -16,9 +17,10 @@ from http import HTTPStatus
 from inspect import Parameter, isawaitable, isfunction, signature
 from itertools import count
 from typing import Any, get_args, get_origin, get_type_hints
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from groupcoord.errors import GroupcoordError
-from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
+from groupcoord.host.http import HttpServer
 from groupcoord.testing.asserting.expectations import LOOK_AGAIN_S, WAIT_S, Attempts, Reading, Stable, Wanted
 from groupcoord.testing.asserting.groups import (
     GroupDescription,
@@ -31,9 +33,11 @@ from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.faults.control import Control
 from groupcoord.testing.faults.rules import Rule
 
+logger = logging.getLogger("groupcoord.host")
+
 HOST = "127.0.0.1"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
-BODY_BYTES_MAX = 64 * 1024
+BODY_BYTES_MAX, DRAINED_BYTES = 64 * 1024, 1024 * 1024
 REQUESTS_MAX = 1_000
 WAIT_MAX_S = 600.0
 RULES_KEPT = 10_000
@@ -130,60 +134,89 @@ class BadArgumentsError(GroupcoordError):
     """The body of a request has invalid arguments."""
 
 
+Answer = tuple[HTTPStatus, object]
+"""Status and JSON value of a response."""
+
+
 class ControlServer(HttpServer):
-    """HTTP server of the control port; port 0 is a free one on the loopback address."""
+    """HTTP server of the control port; port 0 is a free one on the loopback address.
+
+    It answers in the event loop of its creation, which is that of the server under test.
+    """
 
     def __init__(self, control: Control, port: int, request_log: RequestLog) -> None:
-        super().__init__(HOST, port, "faults", BODY_BYTES_MAX)
+        super().__init__(HOST, port, "faults", self._respond)
+        self._loop = asyncio.get_running_loop()
         self._control = control
         self._observer = Observer(control, request_log)
         self._rules: dict[int, Rule] = {}
         self._numbers = count(1)
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
-        host = request.headers.get("host", "").rpartition(":")
-        if (host[0] or host[2]) not in LOOPBACK_NAMES or "origin" in request.headers:
-            return _text(HTTPStatus.FORBIDDEN, "only programs on this machine may use the control port, and no browser")
-        first, _, rest = request.path.removeprefix("/").partition("/")
+    def _respond(self, request: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        try:
+            size = max(int(request["CONTENT_LENGTH"] or 0), 0)
+            # Closing a socket that holds unread bytes would reset the connection before the response is read.
+            body = request["wsgi.input"].read(min(size, DRAINED_BYTES))
+            status, value = asyncio.run_coroutine_threadsafe(self._answer(request, body), self._loop).result()
+        except TimeoutError as error:
+            status, value = _refusal(HTTPStatus.GATEWAY_TIMEOUT, str(error))
+        except (GroupcoordError, ValueError, TypeError) as error:
+            status, value = _refusal(HTTPStatus.BAD_REQUEST, str(error))
+        except Exception:
+            logger.exception("a request for faults failed")
+            status, value = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the server's log has the reason")
+        content = json.dumps(value).encode() + b"\n"
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [content]
+
+    async def _answer(self, request: WSGIEnvironment, body: bytes) -> Answer:
+        host, method, path = (
+            request.get("HTTP_HOST", "").rpartition(":"),
+            request["REQUEST_METHOD"],
+            request["PATH_INFO"],
+        )
+        if (host[0] or host[2]) not in LOOPBACK_NAMES or "HTTP_ORIGIN" in request:
+            message = "only programs on this machine may use the control port, and no browser"
+            return _refusal(HTTPStatus.FORBIDDEN, message)
+        if len(body) > BODY_BYTES_MAX:
+            return _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {BODY_BYTES_MAX} bytes")
+        first, _, rest = path.removeprefix("/").partition("/")
         if first == "rules":
-            return self._answer_about_rules(request.method, rest)
+            return self._answer_about_rules(method, rest)
         word = COMMANDS.get(first) or QUERIES.get(first)
         if word is None or rest:
             known = ", /".join(["rules", *COMMANDS, *QUERIES])
-            return _text(HTTPStatus.NOT_FOUND, f"there is no {request.path}; there are /{known}")
-        if request.method != "POST":
-            return _text(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} wants POST")
-        try:
-            arguments = _arguments(word, request.body)
-            if word is Control.advance:
-                for _ in self._control.advancing(**arguments):
-                    await asyncio.sleep(0)  # others, and signals, have their turn
-                result = None
-            else:
-                result = word(self._control if first in COMMANDS else self._observer, **arguments)
-                if isawaitable(result):
-                    result = await result
-            self._control.flush()
-            return _shown(self._keep(result) if isinstance(result, Rule) else {"result": result})
-        except TimeoutError as error:
-            return _text(HTTPStatus.GATEWAY_TIMEOUT, str(error))
-        except (GroupcoordError, ValueError, TypeError) as error:
-            return _text(HTTPStatus.BAD_REQUEST, str(error))
+            return _refusal(HTTPStatus.NOT_FOUND, f"there is no {path}; there are /{known}")
+        if method != "POST":
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} wants POST")
+        arguments = _arguments(word, body)
+        if word is Control.advance:
+            for _ in self._control.advancing(**arguments):
+                await asyncio.sleep(0)  # others, and signals, have their turn
+            result = None
+        else:
+            result = word(self._control if first in COMMANDS else self._observer, **arguments)
+            if isawaitable(result):
+                result = await result
+        self._control.flush()
+        return HTTPStatus.OK, self._keep(result) if isinstance(result, Rule) else {"result": result}
 
-    def _answer_about_rules(self, method: str, number: str) -> HttpResponse:
+    def _answer_about_rules(self, method: str, number: str) -> Answer:
         if not number and method == "GET":
-            return _shown([_described(key, rule) for key, rule in self._rules.items()])
+            return HTTPStatus.OK, [_described(key, rule) for key, rule in self._rules.items()]
         key = int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0
         rule = self._rules.get(key)
         if rule is None:
-            return _text(HTTPStatus.NOT_FOUND, f"there is no rule {number!r}")
+            return _refusal(HTTPStatus.NOT_FOUND, f"there is no rule {number!r}")
         if method == "DELETE":
             self._control.rules.remove(rule)
             self._control.flush()
             del self._rules[key]
         elif method != "GET":
-            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "a rule can be looked at (GET) and removed (DELETE)")
-        return _shown(_described(key, rule))
+            message = "a rule can be looked at (GET) and removed (DELETE)"
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, message)
+        return HTTPStatus.OK, _described(key, rule)
 
     def _keep(self, rule: Rule) -> dict[str, Any]:
         if len(self._rules) >= RULES_KEPT:
@@ -241,9 +274,5 @@ def _described(key: int, rule: Rule) -> dict[str, Any]:
     return {"id": key, "api": rule.api, "count": rule.count, "is_over": rule.is_over}
 
 
-def _shown(value: object) -> HttpResponse:
-    return HttpResponse(HTTPStatus.OK, json.dumps(value).encode() + b"\n", "application/json")
-
-
-def _text(status: HTTPStatus, message: str) -> HttpResponse:
-    return HttpResponse(status, json.dumps({"error": message}).encode() + b"\n", "application/json")
+def _refusal(status: HTTPStatus, message: str) -> Answer:
+    return status, {"error": message}
