@@ -22,6 +22,7 @@ from groupcoord.broker.cluster.administration import (
 )
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import (
+    CLUSTER_DENIED,
     answer_api_versions,
     answer_describe_topic_partitions,
     answer_update_features,
@@ -59,7 +60,7 @@ from groupcoord.broker.transactions.requests import (
     answer_describe_producers,
     refuse_transactions,
 )
-from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, decode_bounded, deliver_replies
+from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, decode_bounded, deliver_replies, run_in_executor
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -80,6 +81,7 @@ from groupcoord.core.messages import (
     OffsetFetch,
     TxnOffsetCommit,
 )
+from groupcoord.core.messages.request import Request
 from groupcoord.core.messages.share_state import (
     DeleteShareGroupState,
     InitializeShareGroupState,
@@ -87,7 +89,7 @@ from groupcoord.core.messages.share_state import (
     ReadShareGroupStateSummary,
     WriteShareGroupState,
 )
-from groupcoord.core.router.authorization import Authorize, Permissions, Principal
+from groupcoord.core.router.authorization import Authorize, Operation, Permissions, Principal
 from groupcoord.core.router.request_router import DESCRIBED_KINDS
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStore
@@ -399,17 +401,19 @@ class Parts(Dispatcher):
             ShareAcknowledge: self.share_requests.acknowledge,
             **dict.fromkeys(share_states, self.share.answer),
             **self._transaction_steps(),
-            UpdateFeatures: self._update_features,
-            ElectLeaders: permitted(answer_elect_leaders, nodes, topics),
-            AlterPartitionReassignments: permitted(answer_alter_partition_reassignments, nodes, topics),
-            ListPartitionReassignments: permitted(answer_list_partition_reassignments),
-            DescribeQuorum: lambda connection, request: answer_describe_quorum(
-                request, self._node_for(connection), self.clock.now_ms(), connection.permissions
+            UpdateFeatures: on_cluster(Operation.ALTER, self._update_features),
+            ElectLeaders: on_cluster(Operation.ALTER, answer_elect_leaders, nodes, topics),
+            AlterPartitionReassignments: on_cluster(
+                Operation.ALTER, answer_alter_partition_reassignments, nodes, topics
             ),
-            DescribeLogDirs: permitted(answer_describe_log_dirs, data),
+            ListPartitionReassignments: permitted(answer_list_partition_reassignments),
+            DescribeQuorum: lambda connection, request: on_cluster(
+                Operation.DESCRIBE, answer_describe_quorum, self._node_for(connection), self.clock.now_ms()
+            )(connection, request),
+            DescribeLogDirs: on_cluster(Operation.DESCRIBE, answer_describe_log_dirs, data),
             AlterReplicaLogDirs: permitted(answer_alter_replica_log_dirs, topics),
-            DescribeClientQuotas: permitted(quotas.answer_describe),
-            AlterClientQuotas: permitted(quotas.answer_alter),
+            DescribeClientQuotas: on_cluster(Operation.DESCRIBE_CONFIGS, quotas.answer_describe),
+            AlterClientQuotas: on_cluster(Operation.ALTER_CONFIGS, quotas.answer_alter),
             **dict.fromkeys((CreateAcls, DescribeAcls, DeleteAcls), permitted(answer_acl_request, self.security.acls)),
         }
 
@@ -424,15 +428,11 @@ class Parts(Dispatcher):
             ),
             **dict.fromkeys(
                 (UnregisterBroker, UnregisterController, AddRaftVoter, RemoveRaftVoter),
-                lambda connection, request: answer_membership(
-                    request,
-                    self._node_for(connection),
-                    nodes.leadership.node_ids,
-                    topics.cluster_id,
-                    connection.permissions,
-                ),
+                lambda connection, request: on_cluster(
+                    Operation.ALTER, answer_membership, self._node, nodes.leadership.node_ids, topics.cluster_id
+                )(connection, request),
             ),
-            ListConfigResources: self._permitted(answer_list_config_resources, self.resources),
+            ListConfigResources: on_cluster(Operation.DESCRIBE_CONFIGS, answer_list_config_resources, self.resources),
             GetTelemetrySubscriptions: self.telemetry.answer_subscriptions,
             PushTelemetry: self.telemetry.answer_push,
             **dict.fromkeys(SASL_IS_OVER, lambda connection, request: SASL_IS_OVER[type(request)]),
@@ -508,12 +508,23 @@ class Parts(Dispatcher):
         self.notices.protocol_is_off(connection, request)
         connection.submit(request)
 
-    def _update_features(self, connection: Connection, request: UpdateFeatures) -> Work[WireResponse | None]:
-        node_id, features = self._node_for(connection).node_id, self.administered.features
-        response = yield from answer_update_features(request, features, node_id, connection.permissions)
+    def _update_features(self, request: UpdateFeatures) -> Work[WireResponse | None]:
+        features = self.administered.features
+        response = yield from answer_update_features(request, features, self._node.node_id)
         for coordinator in self.nodes.coordinators.values():
             coordinator.serve(features.served_protocols(coordinator.config))
         return response
+
+
+def on_cluster(operation: Operation, answer: Callable[..., Any], *arguments: Any) -> Handler:
+    """Return the handler of a request that needs permission for an operation on the cluster."""
+
+    def handle(connection: Connection, request: Request[Any]) -> Any:
+        if connection.permissions.on_cluster(operation):
+            return answer(request, *arguments)
+        return run_in_executor(request.refused, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+
+    return handle
 
 
 def _refuse_new_token(connection: Connection, request: CreateDelegationToken) -> WireResponse:

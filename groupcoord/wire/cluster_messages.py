@@ -162,13 +162,6 @@ class ElectLeaders(Request["ElectLeadersResponse"]):
     election_type: int = ElectionType.PREFERRED
     timeout_ms: int = 60_000
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> ElectLeadersResponse:
-        topics = [
-            TopicEntry(topic.name, tuple([ElectedPartition(index, error_code) for index in topic.partitions]))
-            for topic in self.topic_partitions or ()
-        ]
-        return ElectLeadersResponse(error_code, tuple(topics))
-
 
 class ElectedPartition(NamedTuple):
     """Result of the election in one partition."""
@@ -182,6 +175,7 @@ class ElectedPartition(NamedTuple):
 class ElectLeadersResponse(BrokerResponse):
     """One entry for each topic."""
 
+    repeats_error = True
     error_code: ErrorCode
     replica_election_results: tuple[TopicEntry[ElectedPartition], ...] = ()
 
@@ -204,15 +198,6 @@ class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResponse"]
     allow_replication_factor_change: bool = True
     timeout_ms: int = 60_000
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> AlterPartitionReassignmentsResponse:
-        topics = [
-            TopicEntry(
-                topic.name, tuple([ReassignedPartition(p.partition_index, error_code) for p in topic.partitions])
-            )
-            for topic in self.topics
-        ]
-        return AlterPartitionReassignmentsResponse(tuple(topics), error_code)
-
 
 class ReassignedPartition(NamedTuple):
     """Result for one partition."""
@@ -226,6 +211,7 @@ class ReassignedPartition(NamedTuple):
 class AlterPartitionReassignmentsResponse(BrokerResponse):
     """One entry for each topic."""
 
+    repeats_error = True
     responses: tuple[TopicEntry[ReassignedPartition], ...]
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
-from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages import TopicResult
-from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.messages import PartitionResult
 from groupcoord.core.messages.request import Request
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import BrokerResponse, TopicEntry
@@ -68,24 +66,22 @@ class AddPartitionsToTxn(Request["AddPartitionsToTxnResponse"]):
     is_from_broker: bool = False
 
     def refused(self, error_code: ErrorCode, message: str | None = None) -> AddPartitionsToTxnResponse:
-        added = [
-            AddedPartitions(transaction.transactional_id, _refused_topics(transaction.topics, error_code))
-            for transaction in self.transactions
-        ]
-        return AddPartitionsToTxnResponse(tuple(added))
+        # The top-level error is for brokers without permission.
+        return evolve(super().refused(error_code, message), error_code=ErrorCode.NONE)
 
 
 class AddedPartitions(NamedTuple):
     """Results for the partitions of one transaction."""
 
     transactional_id: str
-    topics: tuple[TopicResult, ...]
+    topics: tuple[TopicEntry[PartitionResult], ...]
 
 
 @frozen
 class AddPartitionsToTxnResponse(BrokerResponse):
     """One entry for each transaction, in the order of the request; none with an ``error_code`` (versions from 4)."""
 
+    repeats_error = True
     results: tuple[AddedPartitions, ...]
     error_code: ErrorCode = ErrorCode.NONE
 
@@ -146,18 +142,12 @@ class WriteTxnMarkers(Request["WriteTxnMarkersResponse"]):
 
     markers: tuple[MarkerToWrite, ...]
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> WriteTxnMarkersResponse:
-        written = [
-            WrittenMarker(marker.producer_id, _refused_topics(marker.topics, error_code)) for marker in self.markers
-        ]
-        return WriteTxnMarkersResponse(tuple(written))
-
 
 class WrittenMarker(NamedTuple):
     """Result for one marker."""
 
     producer_id: int
-    topics: tuple[TopicResult, ...]
+    topics: tuple[TopicEntry[PartitionResult], ...]
 
 
 @frozen
@@ -259,9 +249,3 @@ class DescribeProducersResponse(BrokerResponse):
     """One entry for each topic."""
 
     topics: tuple[TopicEntry[DescribedPartition], ...]
-
-
-def _refused_topics(topics: tuple[TopicEntry[int], ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
-    return tuple(
-        [TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partitions, error_code)) for topic in topics]
-    )

@@ -21,11 +21,11 @@ from groupcoord.core.messages import (
     LeaveGroup,
     LeaveGroupResponse,
     LeavingMember,
+    PartitionResult,
     StreamsGroupHeartbeatResponse,
     StreamsStatusCode,
     SyncGroup,
     SyncGroupResponse,
-    TopicResult,
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.schema.engine import Values
@@ -315,7 +315,7 @@ def added_partitions(response: AddPartitionsToTxnResponse, header: RequestHeader
     return {"throttle_time_ms": 0, "error_code": response.error_code, "results_by_transaction": results}
 
 
-def _added_topics(topics: tuple[TopicResult, ...], version: int) -> list[Values]:
+def _added_topics(topics: tuple[TopicEntry[PartitionResult], ...], version: int) -> list[Values]:
     return [
         {
             "name": topic.name,

@@ -12,16 +12,14 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster import quotas as quotas_module
-from groupcoord.broker.cluster.metadata import Features
+from groupcoord.broker.cluster.metadata import CLUSTER_DENIED, Features
 from groupcoord.broker.cluster.nodes import Administered
-from groupcoord.broker.cluster.quotas import FILE_NAME, Quotas
+from groupcoord.broker.cluster.quotas import FILE_NAME
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import BrokerConfigs
 from groupcoord.broker.json_file import DataFileError
-from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
-from groupcoord.core.router.authorization import CLUSTER, Permissions
-from groupcoord.wire.config_messages import AlterClientQuotas, DescribeClientQuotas
+from groupcoord.core.router.authorization import CLUSTER, Authorize
 from tests.broker.driving import KioClient
 from tests.broker.rules import Rules
 from tests.broker.wire_world import WireWorld
@@ -34,10 +32,14 @@ ZERO_ID = None
 class Asked:
     """Broker with one connection."""
 
-    def __init__(self, administered: Administered | None = None) -> None:
+    def __init__(self, administered: Administered | None = None, authorize: Authorize | None = None) -> None:
         self.clock = ManualClock()
         self.broker = make_broker(
-            config=Config(), clock=self.clock, log_store=MemoryLogStore(), administered=administered or Administered()
+            config=Config(),
+            clock=self.clock,
+            log_store=MemoryLogStore(),
+            administered=administered or Administered(),
+            authorize=authorize,
         )
         self.broker.topics.ensure("orders", 1)
         self._client = KioClient(self.broker.connect("/127.0.0.1"))
@@ -190,10 +192,9 @@ def test_quotas_need_permissions() -> None:
     rules = Rules()
     rules.deny("DESCRIBE_CONFIGS", CLUSTER)
     rules.deny("ALTER_CONFIGS", CLUSTER)
-    permissions, quotas = Permissions(rules, "User:bob"), Quotas()
-    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert do_whole(quotas.answer_describe(DescribeClientQuotas(()), permissions)).error_code is denied
-    assert do_whole(quotas.answer_alter(AlterClientQuotas(()), permissions)).entries == ()
+    world, denied = Asked(authorize=rules), (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    assert world.quotas() == denied
+    assert world.alter_quotas((ANN, {"producer_byte_rate": 1.0})) == [denied]
 
 
 def test_quotas_survive_a_restart(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from groupcoord.broker.cluster.metadata import CLUSTER_DENIED
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import METADATA_TOPIC, Topic, TopicError, TopicRegistry, check_replicas
-from groupcoord.broker.work import Work, each, each_partition, merged
+from groupcoord.broker.work import Work, each, each_partition, merged, run_in_executor
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node, PartitionResult
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -94,11 +94,7 @@ def answer_describe_cluster(
     )
 
 
-def answer_describe_quorum(
-    request: DescribeQuorum, node: Node, now_ms: int, permissions: Permissions = UNRESTRICTED
-) -> Work[DescribeQuorumResponse]:
-    if not permissions.on_cluster(Operation.DESCRIBE):
-        return DescribeQuorumResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+def answer_describe_quorum(request: DescribeQuorum, node: Node, now_ms: int) -> Work[DescribeQuorumResponse]:
     # As in Kafka, a request that names anything else gets no quorum at all.
     if request.topics == (TopicEntry(METADATA_TOPIC, (0,)),):
         # There is no metadata log, so all offsets are 0.
@@ -114,18 +110,10 @@ def answer_describe_quorum(
 # ---------------------------------------------------------------- leaders and replicas
 
 
-def answer_elect_leaders(
-    request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
-) -> Work[ElectLeadersResponse]:
-    refusal: tuple[ErrorCode, str] | None = None
-    if not permissions.on_cluster(Operation.ALTER):
-        refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED
-    elif request.election_type not in list(ElectionType):
-        refusal = ErrorCode.INVALID_REQUEST, f"Value {request.election_type} must be one of [0, 1]"
-    if refusal is not None:
-        named = request.topic_partitions or ()
-        refused = yield from each_partition(named, lambda name, index: ElectedPartition(index, *refusal))
-        return ElectLeadersResponse(refusal[0], refused)
+def answer_elect_leaders(request: ElectLeaders, nodes: Nodes, topics: TopicRegistry) -> Work[ElectLeadersResponse]:
+    if request.election_type not in list(ElectionType):
+        message = f"Value {request.election_type} must be one of [0, 1]"
+        return (yield from run_in_executor(request.refused, ErrorCode.INVALID_REQUEST, message))
     elects = request.election_type == ElectionType.PREFERRED
 
     def elect(name: str, index: int) -> ElectedPartition:
@@ -165,14 +153,8 @@ def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: boo
 
 
 def answer_alter_partition_reassignments(
-    request: AlterPartitionReassignments, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+    request: AlterPartitionReassignments, nodes: Nodes, topics: TopicRegistry
 ) -> Work[AlterPartitionReassignmentsResponse]:
-    def refuse(error_code: ErrorCode, message: str) -> Work[tuple[TopicEntry[ReassignedPartition], ...]]:
-        return each_partition(request.topics, lambda name, entry: ReassignedPartition(entry[0], error_code, message))
-
-    if not permissions.on_cluster(Operation.ALTER):
-        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED
-        return AlterPartitionReassignmentsResponse((yield from refuse(*denied)), *denied)
     assigned: dict[str, dict[int, tuple[int, ...]]] = {}
 
     def answer(name: str, partition: PartitionToReassign) -> ReassignedPartition:
@@ -192,7 +174,7 @@ def answer_alter_partition_reassignments(
             yield from _reassign(assigned, nodes, topics)
         except OSError as error:
             logger.error("the topics could not be written: %s", error)
-            return AlterPartitionReassignmentsResponse((yield from refuse(ErrorCode.KAFKA_STORAGE_ERROR, NOT_WRITTEN)))
+            return (yield from run_in_executor(request.refused, ErrorCode.KAFKA_STORAGE_ERROR, NOT_WRITTEN))
     return AlterPartitionReassignmentsResponse(
         reassigned, allow_replication_factor_change=request.allow_replication_factor_change
     )
@@ -257,11 +239,9 @@ def answer_list_partition_reassignments(
 
 
 def answer_membership(
-    request: MembershipRequest, node: Node, node_ids: Collection[int], cluster_id: str, permissions: Permissions
+    request: MembershipRequest, node: Node, node_ids: Collection[int], cluster_id: str
 ) -> MembershipResponse:
     """Refuse changes of the quorum, as with ``kraft.version`` 0. Unregistering a broker has no effect."""
-    if not permissions.on_cluster(Operation.ALTER):
-        return MembershipResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     match request:
         # Kafka allows this for running brokers.
         case UnregisterBroker(broker_id):
@@ -292,12 +272,8 @@ IN_MEMORY = "memory"
 """Log directory of logs in memory."""
 
 
-def answer_describe_log_dirs(
-    request: DescribeLogDirs, data: TopicData, permissions: Permissions = UNRESTRICTED
-) -> Work[DescribeLogDirsResponse]:
+def answer_describe_log_dirs(request: DescribeLogDirs, data: TopicData) -> Work[DescribeLogDirsResponse]:
     """Describe the sizes of logs, and of the volume of the data directory. Unknown partitions are omitted."""
-    if not permissions.on_cluster(Operation.DESCRIBE):
-        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.topics is None:
         topics = [TopicEntry(topic.name, tuple(range(topic.partition_count))) for topic in data.topics]
     else:

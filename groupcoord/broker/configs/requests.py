@@ -40,7 +40,7 @@ from groupcoord.broker.configs.definitions import (
     checked_topic_configs,
 )
 from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
-from groupcoord.broker.work import Work, each, portions
+from groupcoord.broker.work import Work, each, portions, run_in_executor
 from groupcoord.config import Config
 from groupcoord.config.settings import INT32_MAX
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
@@ -190,8 +190,7 @@ def answer_describe_configs(
     # One unknown type fails the whole request.
     if not all(are_known):
         error_code, message = ErrorCode.INVALID_REQUEST, "There are settings of topics, groups and brokers only."
-        refused = yield from each(request.resources, lambda wanted: _refusal(wanted, error_code, message))
-        return DescribeConfigsResponse(refused)
+        return (yield from run_in_executor(request.refused, error_code, message))
     once: dict[ResourceToDescribe, DescribedConfigs] = {}
     described: list[DescribedConfigs] = []
     denied: list[DescribedConfigs] = []
@@ -250,11 +249,7 @@ def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()
     return tuple(CreatedTopicConfig(each.name, each.value, False, each.config_source) for each in described)
 
 
-def answer_list_config_resources(
-    request: ListConfigResources, resources: Resources, permissions: Permissions = UNRESTRICTED
-) -> ListConfigResourcesResponse:
-    if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
-        return ListConfigResourcesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+def answer_list_config_resources(request: ListConfigResources, resources: Resources) -> ListConfigResourcesResponse:
     # KIP-1142: no type stands for all.
     resource_types = dict.fromkeys(request.resource_types or ConfigResourceType)
     if not all(is_known_type(resource_type) for resource_type in resource_types):

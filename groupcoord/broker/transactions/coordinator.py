@@ -41,12 +41,11 @@ from groupcoord.broker.work import (
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.javacompat import HashTable, hash_map_order, partition_for, scala_map_order, topic_partition_hash
-from groupcoord.core.log.records import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ZERO_UUID, TransactionMarker
+from groupcoord.core.log.records import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TransactionMarker
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
     PartitionResult,
-    TopicResult,
     TxnOffsetCommit,
 )
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions, Principal
@@ -101,11 +100,11 @@ def answer_write_txn_markers(
     )
     results: list[WrittenMarker] = []
     for marker, topics in zip(request.markers, written, strict=True):
-        found: list[TopicResult] = []
+        found: list[TopicEntry[PartitionResult]] = []
         for name, partitions in topics:
             yield None
             if partitions:
-                found.append(TopicResult(name, ZERO_UUID, (yield from each_long(partitions, result))))
+                found.append(TopicEntry(name, (yield from each_long(partitions, result))))
         # As in Kafka, a marker without partitions has no result.
         if found:
             results.append(WrittenMarker(marker.producer_id, tuple(found)))
@@ -332,7 +331,7 @@ class TransactionCoordinator:
 
     def _add_partitions(
         self, wanted: PartitionsToAdd, permissions: Permissions | None
-    ) -> Work[tuple[TopicResult, ...]]:
+    ) -> Work[tuple[TopicEntry[PartitionResult], ...]]:
         existence_errors: dict[TopicPartition, ErrorCode] = {}
         for topic in wanted.topics:
             for index in topic.partitions:
@@ -350,10 +349,11 @@ class TransactionCoordinator:
         elif wanted.verify_only:
             topics = yield from run_on_entries(_in_java_order, errors)
 
-        results = yield from each_partition(
-            topics, lambda name, index: PartitionResult(index, errors[TopicPartition(name, index)])
+        return (
+            yield from each_partition(
+                topics, lambda name, index: PartitionResult(index, errors[TopicPartition(name, index)])
+            )
         )
-        return tuple(TopicResult(name, ZERO_UUID, found) for name, found in results)
 
     def _add_existing(
         self, wanted: PartitionsToAdd, existence_errors: dict[TopicPartition, ErrorCode], version: int

@@ -17,20 +17,13 @@ from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
 from groupcoord.broker.transactions.coordinator import TransactionCoordinator, answer_write_txn_markers
 from groupcoord.broker.transactions.log import Transaction, TransactionState
-from groupcoord.broker.work import Work, each, each_long, each_partition, merged
-from groupcoord.core.log.records import ZERO_UUID
-from groupcoord.core.messages import (
-    PartitionResult,
-    TopicResult,
-    TxnOffsetCommit,
-)
+from groupcoord.broker.work import Work, each, each_partition, merged, run_in_executor
+from groupcoord.core.messages import TxnOffsetCommit
 from groupcoord.core.router.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire import WireResponse
-from groupcoord.wire.broker_messages import TopicEntry
 from groupcoord.wire.transaction_messages import (
-    AddedPartitions,
     AddOffsetsToTxn,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxn,
@@ -49,11 +42,7 @@ from groupcoord.wire.transaction_messages import (
     ListedTransaction,
     ListTransactions,
     ListTransactionsResponse,
-    MarkerToWrite,
-    PartitionsToAdd,
     WriteTxnMarkers,
-    WriteTxnMarkersResponse,
-    WrittenMarker,
 )
 
 API_KEYS = frozenset((22, 24, 25, 26, 27, 28, 61, 65, 66))
@@ -174,12 +163,7 @@ class TransactionRequests:
             here = here and self._is_here(wanted.transactional_id)
         if allowed and here:
             return (yield from self._transactions.add_partitions(request, permissions))
-        error_code = ELSEWHERE if allowed else ID_DENIED
-
-        def refuse(wanted: PartitionsToAdd) -> Work[AddedPartitions]:
-            return AddedPartitions(wanted.transactional_id, (yield from results_of(wanted.topics, error_code)))
-
-        return AddPartitionsToTxnResponse((yield from each_long(request.transactions, refuse)))
+        return (yield from run_in_executor(request.refused, ELSEWHERE if allowed else ID_DENIED))
 
     def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
         permissions = connection.permissions
@@ -204,11 +188,7 @@ class TransactionRequests:
         # Brokers have CLUSTER_ACTION, administrators ALTER.
         if permissions.on_cluster(Operation.ALTER) or permissions.on_cluster(Operation.CLUSTER_ACTION):
             return (yield from answer_write_txn_markers(request, connection.submit, self._data))
-
-        def refuse(marker: MarkerToWrite) -> Work[WrittenMarker]:
-            return WrittenMarker(marker.producer_id, (yield from results_of(marker.topics, CLUSTER_DENIED)))
-
-        return WriteTxnMarkersResponse((yield from each_long(request.markers, refuse)))
+        return (yield from run_in_executor(request.refused, CLUSTER_DENIED))
 
     def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> None:
         coordinator = self._nodes.coordinators[self._node_id]
@@ -257,8 +237,3 @@ def may_write_idempotently(permissions: Permissions, topics: TopicRegistry) -> b
     return permissions.on_cluster(Operation.IDEMPOTENT_WRITE) or any(
         permissions.on_topic(topic.name, Operation.WRITE) for topic in topics
     )
-
-
-def results_of(topics: tuple[TopicEntry[int], ...], error_code: ErrorCode) -> Work[tuple[TopicResult, ...]]:
-    results = yield from each_partition(topics, lambda name, index: PartitionResult(index, error_code))
-    return tuple(TopicResult(name, ZERO_UUID, found) for name, found in results)

@@ -34,9 +34,9 @@ class Request(Generic[R_co]):
     def refused(self, error_code: ErrorCode, message: str | None = None) -> R_co:
         """Return the response that fails the whole request, as Kafka's ``AbstractRequest.getErrorResponse``.
 
-        The error stands at the top of the response if there is a field for it, otherwise at one entry for each entry of
-        the request's first array. Entries repeat the fields that name a group, topic, partition or resource: those
-        without a default.
+        The error stands at the top of the response if there is a field for it. Otherwise, and if the response class has
+        ``repeats_error``, it stands at one entry for each entry of the request's first array. Entries repeat the fields
+        that name a group, topic, partition or resource: those without a default.
 
         Args:
             error_code: the top-level error, or the error of every entry in responses without one.
@@ -89,7 +89,7 @@ def _failed(made: Any, source: Any, error_code: ErrorCode, message: str | None) 
             values[name] = value
     if shape.entry_class is not None:
         values_of_source = (getattr(source, name) for name in _names(type(source)))
-        named = next(value for value in values_of_source if isinstance(value, tuple | list))
+        named = next((value for value in values_of_source if isinstance(value, tuple | list)), ())
         values[shape.entries] = tuple([_failed(shape.entry_class, each, error_code, message) for each in named])
     return made(**values)
 
@@ -99,7 +99,7 @@ def _shape_of(made: Any) -> _Shape:
     names, types = _names(made), field_types(made)
     error = frozenset({"error_code", "error_message"}.intersection(names))
     entries, entry_class = "", None
-    if "error_code" not in error:
+    if "error_code" not in error or getattr(made, "repeats_error", False):
         entries = next(name for name in names if get_origin(types[name]) is tuple)
         entry_class = get_args(types[entries])[0]
     repeated = [name for name in names if name not in error | {entries} and not _has_default(made, name)]
