@@ -145,9 +145,7 @@ class CreatedTopicConfig(NamedTuple):
 
     name: str
     value: str | None
-    read_only: bool = False
     config_source: int = 5
-    is_sensitive: bool = False
 
 
 class CreatedTopic(NamedTuple):

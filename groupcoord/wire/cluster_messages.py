@@ -32,7 +32,6 @@ class DescribeCluster(Request["DescribeClusterResponse"]):
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = EndpointType.BROKER
-    include_fenced_brokers: bool = False
 
 
 class ClusterBroker(NamedTuple):
@@ -41,8 +40,6 @@ class ClusterBroker(NamedTuple):
     broker_id: int
     host: str
     port: int
-    rack: str | None = None
-    is_fenced: bool = False
 
 
 @frozen
@@ -55,7 +52,6 @@ class DescribeClusterResponse(BrokerResponse):
     controller_id: int = -1
     brokers: tuple[ClusterBroker, ...] = ()
     cluster_authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
-    endpoint_type: int = EndpointType.BROKER
 
 
 # ---------------------------------------------------------------- DescribeTopicPartitions
@@ -160,7 +156,6 @@ class ElectLeaders(Request["ElectLeadersResponse"]):
 
     topic_partitions: tuple[TopicEntry[int], ...] | None
     election_type: int = ElectionType.PREFERRED
-    timeout_ms: int = 60_000
 
 
 class ElectedPartition(NamedTuple):
@@ -196,7 +191,6 @@ class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResponse"]
 
     topics: tuple[TopicEntry[PartitionToReassign], ...]
     allow_replication_factor_change: bool = True
-    timeout_ms: int = 60_000
 
 
 class ReassignedPartition(NamedTuple):
@@ -223,7 +217,6 @@ class ListPartitionReassignments(Request["ListPartitionReassignmentsResponse"]):
     """List reassignments in progress (API key 46). None stands for all topics."""
 
     topics: tuple[TopicEntry[int], ...] | None
-    timeout_ms: int = 60_000
 
 
 class OngoingReassignment(NamedTuple):
@@ -445,7 +438,6 @@ class UpdateFeatures(Request["UpdateFeaturesResponse"]):
     """Change feature levels (API key 57, KIP-584), or validate only."""
 
     feature_updates: tuple[FeatureUpdate, ...]
-    timeout_ms: int = 60_000
     validate_only: bool = False
 
 

@@ -76,7 +76,6 @@ class DescribeConfigs(Request["DescribeConfigsResponse"]):
 
     resources: tuple[ResourceToDescribe, ...]
     include_synonyms: bool = False
-    include_documentation: bool = False
 
 
 class ConfigSynonym(NamedTuple):
@@ -94,10 +93,8 @@ class DescribedConfig(NamedTuple):
     value: str | None
     read_only: bool
     config_source: int
-    is_sensitive: bool = False
     synonyms: tuple[ConfigSynonym, ...] = ()
     config_type: int = ConfigType.UNKNOWN
-    documentation: str | None = None
 
 
 class DescribedConfigs(NamedTuple):
@@ -285,13 +282,11 @@ class AlterClientQuotasResponse(BrokerResponse):
     entries: tuple[AlteredQuotas, ...]
 
 
-class GetTelemetrySubscriptions(NamedTuple):
+@define
+class GetTelemetrySubscriptions(Request["GetTelemetrySubscriptionsResponse"]):
     """Request the metrics to send (API key 71); with the zero id, also a new id."""
 
     client_instance_id: UUID
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> GetTelemetrySubscriptionsResponse:
-        return GetTelemetrySubscriptionsResponse(error_code)
 
 
 class GetTelemetrySubscriptionsResponse(NamedTuple):
@@ -307,7 +302,8 @@ class GetTelemetrySubscriptionsResponse(NamedTuple):
     requested_metrics: tuple[str, ...] = ()
 
 
-class PushTelemetry(NamedTuple):
+@define
+class PushTelemetry(Request["PushTelemetryResponse"]):
     """Send metrics (API key 72); ``terminating``: these are the last."""
 
     client_instance_id: UUID
@@ -319,9 +315,6 @@ class PushTelemetry(NamedTuple):
     def __repr__(self) -> str:
         return f"PushTelemetry({self.client_instance_id}, {self.subscription_id}, {len(self.metrics)} bytes)"
 
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> PushTelemetryResponse:
-        return PushTelemetryResponse(error_code)
-
 
 class PushTelemetryResponse(NamedTuple):
     """Success or an error."""
@@ -330,4 +323,3 @@ class PushTelemetryResponse(NamedTuple):
 
 
 TelemetryResponse = GetTelemetrySubscriptionsResponse | PushTelemetryResponse
-TelemetryRequest = GetTelemetrySubscriptions | PushTelemetry

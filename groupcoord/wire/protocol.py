@@ -28,14 +28,11 @@ from groupcoord.wire.broker_messages import BrokerResponse, Metadata
 from groupcoord.wire.cluster_messages import (
     ApiVersions,
 )
-from groupcoord.wire.config_messages import (
-    TelemetryRequest,
-    TelemetryResponse,
-)
+from groupcoord.wire.config_messages import TelemetryResponse
 from groupcoord.wire.registry import APIS
-from groupcoord.wire.security_messages import AclRequest, AclResponse, LoginRequest, LoginResponse
+from groupcoord.wire.security_messages import AclResponse, DescribeAcls, LoginResponse
 
-WireRequest = Request | ApiVersions | Metadata | AclRequest | LoginRequest | TelemetryRequest | Answered
+WireRequest = Request | ApiVersions | Metadata | DescribeAcls | Answered
 WireResponse = Response | AclResponse | BrokerResponse | LoginResponse | ShareStateResponse | TelemetryResponse
 
 _unpack_header = struct.Struct(">hhih").unpack_from

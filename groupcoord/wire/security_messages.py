@@ -31,16 +31,14 @@ class SaslHandshakeResponse(NamedTuple):
     mechanisms: tuple[str, ...] = ()
 
 
-class SaslAuthenticate(NamedTuple):
+@define
+class SaslAuthenticate(Request["SaslAuthenticateResponse"]):
     """A token of the chosen mechanism (API key 36)."""
 
     auth_bytes: bytes
 
     def __repr__(self) -> str:
         return f"SaslAuthenticate({len(self.auth_bytes)} bytes)"
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> SaslAuthenticateResponse:
-        return SaslAuthenticateResponse(error_code)
 
 
 class SaslAuthenticateResponse(NamedTuple):
@@ -82,7 +80,8 @@ class ScramUpsertion(NamedTuple):
         return f"ScramUpsertion({self.name!r}, {self.mechanism}, {self.iterations})"
 
 
-class AlterUserScramCredentials(NamedTuple):
+@define
+class AlterUserScramCredentials(Request["AlterUserScramCredentialsResponse"]):
     """Change the credentials of users (API key 51)."""
 
     deletions: tuple[ScramDeletion, ...] = ()
@@ -108,13 +107,11 @@ class AlterUserScramCredentialsResponse(NamedTuple):
     results: tuple[AlteredUser, ...]
 
 
-class DescribeUserScramCredentials(NamedTuple):
+@define
+class DescribeUserScramCredentials(Request["DescribeUserScramCredentialsResponse"]):
     """Describe the credentials of users (API key 50). None or no names stand for all users."""
 
     users: tuple[str, ...] | None
-
-    def refused(self, error_code: ErrorCode, message: str | None = None) -> DescribeUserScramCredentialsResponse:
-        return DescribeUserScramCredentialsResponse((), error_code)
 
 
 class ScramCredentialInfo(NamedTuple):
@@ -150,7 +147,6 @@ class CreateDelegationToken(Request["CreateDelegationTokenResponse"]):
 
     owner_principal_type: str | None = None
     owner_principal_name: str | None = None
-    max_lifetime_ms: int = -1
 
 
 class CreateDelegationTokenResponse(NamedTuple):
@@ -170,16 +166,10 @@ class CreateDelegationTokenResponse(NamedTuple):
 class RenewDelegationToken(Request["DelegationTokenResponse"]):
     """Extend a delegation token (API key 39)."""
 
-    hmac: bytes
-    renew_period_ms: int
-
 
 @define
 class ExpireDelegationToken(Request["DelegationTokenResponse"]):
     """Shorten the life of a delegation token (API key 40)."""
-
-    hmac: bytes
-    expiry_time_period_ms: int
 
 
 class DelegationTokenResponse(NamedTuple):
@@ -189,18 +179,9 @@ class DelegationTokenResponse(NamedTuple):
     expiry_timestamp_ms: int = -1
 
 
-class TokenOwner(NamedTuple):
-    """Owner of delegation tokens."""
-
-    principal_type: str
-    principal_name: str
-
-
 @define
 class DescribeDelegationToken(Request["DescribeDelegationTokenResponse"]):
-    """Describe delegation tokens (API key 41). None stands for all owners."""
-
-    owners: tuple[TokenOwner, ...] | None
+    """Describe delegation tokens (API key 41)."""
 
 
 class DescribeDelegationTokenResponse(NamedTuple):
@@ -209,18 +190,14 @@ class DescribeDelegationTokenResponse(NamedTuple):
     error_code: ErrorCode
 
 
-TokenRequest = CreateDelegationToken | RenewDelegationToken | ExpireDelegationToken | DescribeDelegationToken
-TokenResponse = CreateDelegationTokenResponse | DelegationTokenResponse | DescribeDelegationTokenResponse
-LoginRequest = (
-    SaslHandshake | SaslAuthenticate | AlterUserScramCredentials | DescribeUserScramCredentials | TokenRequest
-)
-
 LoginResponse = (
     SaslHandshakeResponse
     | SaslAuthenticateResponse
     | AlterUserScramCredentialsResponse
     | DescribeUserScramCredentialsResponse
-    | TokenResponse
+    | CreateDelegationTokenResponse
+    | DelegationTokenResponse
+    | DescribeDelegationTokenResponse
 )
 
 

@@ -62,12 +62,18 @@ for name in ("DescribeAcls", "DeleteAcls"):
     filters = ("resource_type", "resource_name", "pattern_type", "principal", "host")
     REQUEST_NAMES[name] = {f"{field}_filter": field for field in filters}
 
-NOT_READ = {
+NOT_READ: dict[str, set[str]] = {
     "Produce": {"timeout"},
     "Fetch": {"replica_directory_id", "high_watermark"},
     "WriteTxnMarkers": {"transaction_version"},
-    "CreateDelegationToken": {"renewers"},
-    "UpdateFeatures": {"allow_downgrade"},
+    "DescribeConfigs": {"include_documentation"},
+    "CreateDelegationToken": {"renewers", "max_lifetime"},
+    "RenewDelegationToken": {"hmac", "renew_period"},
+    "ExpireDelegationToken": {"hmac", "expiry_time_period"},
+    "DescribeDelegationToken": {"owners"},
+    **{name: {"timeout"} for name in ("ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments")},
+    "UpdateFeatures": {"allow_downgrade", "timeout"},
+    "DescribeCluster": {"include_fenced_brokers"},
     "AddRaftVoter": {"timeout", "voter_id", "voter_directory_id", "listeners", "ack_when_committed"},
     "RemoveRaftVoter": {"voter_id", "voter_directory_id"},
     "StreamsGroupTopologyDescriptionUpdate": {"topology_description"},
@@ -283,6 +289,9 @@ RESPONSE_NAMES: dict[str, dict[str, str]] = {
 NOT_WRITTEN: dict[str, set[str]] = {
     "Fetch": {"snapshot_id"},
     "ApiVersions": {"zk_migration_ready"},
+    "CreateTopics": {"read_only", "is_sensitive"},
+    "DescribeConfigs": {"is_sensitive", "documentation"},
+    "DescribeCluster": {"rack", "is_fenced", "endpoint_type"},
     "DescribeLogDirs": {"is_cordoned", "is_future_key", "offset_lag"},
     "CreateDelegationToken": {"token_id", "hmac"},
     "DescribeDelegationToken": {"tokens"},
@@ -422,8 +431,6 @@ def added_partitions(values: Values, version: int) -> Values:
     topics = values.pop("results_by_topic_v3_and_below")
     if version <= 3:
         values["results"] = [{"transactional_id": "x", "topics": topics}]
-    for topic in (topic for result in values["results"] for topic in result["topics"]):
-        topic["topic_id"] = None
     return values
 
 
@@ -442,9 +449,8 @@ def fence(values: Values, name: str, version: int, since: int) -> Values:
 
 
 def without_topic_ids(values: Values, version: int) -> Values:
-    for holder in values.get("markers", [values]):
-        for topic in holder["topics"]:
-            topic["topic_id"] = None
+    for topic in values["topics"]:
+        topic["topic_id"] = None
     return values
 
 
@@ -516,7 +522,6 @@ RESHAPED_RESPONSES: dict[str, Reshape] = {
     "OffsetFetch": fetched_offsets,
     "FindCoordinator": found_coordinators,
     "AddPartitionsToTxn": added_partitions,
-    "WriteTxnMarkers": without_topic_ids,
     "OffsetDelete": without_topic_ids,
     "DescribeAcls": described_acls,
     "DeleteAcls": deleted_acls,

@@ -246,7 +246,7 @@ def _described(definition: Definition, resource: Resource, config: Config, inclu
 def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()) -> tuple[CreatedTopicConfig, ...]:
     resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, layers)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
-    return tuple(CreatedTopicConfig(each.name, each.value, False, each.config_source) for each in described)
+    return tuple(CreatedTopicConfig(each.name, each.value, each.config_source) for each in described)
 
 
 def answer_list_config_resources(request: ListConfigResources, resources: Resources) -> ListConfigResourcesResponse:
