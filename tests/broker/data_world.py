@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from groupcoord import Config, ErrorCode, ManualClock
-from groupcoord.broker.broker import Broker
+from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker, make_broker
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.parts import DEFAULT_NODE
 from groupcoord.broker.records.fetch import FetchRequests
@@ -20,6 +20,7 @@ from groupcoord.broker.records.list_offsets import (
 )
 from groupcoord.broker.records.produce import handle_produce
 from groupcoord.broker.records.topic_data import CurrentLeaders, TopicData
+from groupcoord.broker.topics.create_topics import TopicRequests
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.transactions.log import Writer
 from groupcoord.broker.work import do_whole
@@ -47,6 +48,11 @@ START_MS = 1_700_000_000_000
 
 SOLE = Leadership((DEFAULT_NODE,))
 """A server of one node."""
+
+
+def topic_requests(topics: TopicRegistry, config: Config | None = None) -> TopicRequests:
+    broker = make_broker(config=config or Config(), clock=ManualClock(), log_store=MemoryLogStore(), topics=topics)
+    return broker.topic_requests
 
 
 class FakeConnection:

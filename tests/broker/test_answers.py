@@ -11,8 +11,7 @@ import pytest
 
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import Features, answer_api_versions, answer_metadata
-from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_create_topics, answer_delete_topics
-from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.broker.work import do_whole
 from groupcoord.config import Config, GroupType
 from groupcoord.core.log.records import OFFSETS_TOPIC
@@ -31,7 +30,7 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.cluster_messages import ApiVersions
 from groupcoord.wire.registry import APIS
-from tests.broker.data_world import SOLE
+from tests.broker.data_world import topic_requests
 
 NODE = Node(1, "broker.example", 9093)
 ALONE = Leadership((NODE,))
@@ -56,7 +55,7 @@ def topics() -> TopicRegistry:
 
 def create(registry: TopicRegistry, *wanted: CreatableTopic, validate_only: bool = False) -> list[tuple[str, str]]:
     request = CreateTopics(wanted, validate_only=validate_only)
-    response = do_whole(answer_create_topics(request, registry, SOLE, CONFIG))
+    response = do_whole(topic_requests(registry, CONFIG).create(request))
     return [(topic.name, topic.error_code.name) for topic in response.topics]
 
 
@@ -109,7 +108,7 @@ def test_create_as_recorded(topics: TopicRegistry, topic: CreatableTopic, error:
 def test_more_replicas_than_nodes_are_refused_in_kafka_s_words(topics: TopicRegistry) -> None:
     """``kafka-topics`` prints them."""
     request = CreateTopics((CreatableTopic("a", 1, 3),), 1_000)
-    (answer,) = do_whole(answer_create_topics(request, topics, SOLE, Config())).topics
+    (answer,) = do_whole(topic_requests(topics).create(request)).topics
     assert answer.error_message == (
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
         "only 1 broker(s) are registered or some brokers have all their log directories cordoned."
@@ -127,6 +126,7 @@ def test_a_full_disk_is_answered(
 ) -> None:
     """If the topics can't be written, clients see KAFKA_STORAGE_ERROR and the log has the reason."""
     registry = TopicRegistry(tmp_path)
+    registry.ensure(OFFSETS_TOPIC, 50)
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -172,7 +172,7 @@ def test_portions_of_a_request_keep_the_order(topics: TopicRegistry, monkeypatch
 def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitionsTopic, error: str) -> None:
     """Each answer has the code that Kafka 4.4 gave; only the offsets topic is ours alone and keeps its partitions."""
     before = list(topics)
-    (result,) = do_whole(answer_create_partitions(CreatePartitions((topic,)), topics, SOLE)).results
+    (result,) = do_whole(topic_requests(topics).create_partitions(CreatePartitions((topic,)))).results
     assert (result.name, result.error_code.name) == (topic.name, error)
     if error == "NONE":
         assert topics.partition_count(topic.name) == topic.count
@@ -183,7 +183,7 @@ def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitio
 def test_add_partitions_to_one_topic_twice(topics: TopicRegistry) -> None:
     """A name sent twice is refused with one entry."""
     request = CreatePartitions((CreatePartitionsTopic("two", 3), CreatePartitionsTopic("two", 4)))
-    (result,) = do_whole(answer_create_partitions(request, topics, SOLE)).results
+    (result,) = do_whole(topic_requests(topics).create_partitions(request)).results
     assert result.error_code is ErrorCode.INVALID_REQUEST
 
 
@@ -215,10 +215,9 @@ def test_delete_refuses(
     """Each refusal is as Kafka 4.4 answered; only the offsets topic is protected here."""
     before = list(topics)
     request = DeleteTopics(tuple(TopicReference(*reference) for reference in references))
-    gone: list[Topic] = []
-    response = do_whole(answer_delete_topics(request, topics, deleted=gone.append))
+    response = do_whole(topic_requests(topics).delete(request))
     assert [(topic.name, topic.topic_id, topic.error_code.name) for topic in response.responses] == answers
-    assert (list(topics), gone) == (before, [])
+    assert list(topics) == before
 
 
 # ---------------------------------------------------------------- Metadata, ApiVersions

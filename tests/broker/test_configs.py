@@ -15,7 +15,6 @@ from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.configs.client_metrics import ClientMetrics
 from groupcoord.broker.configs.definitions import BROKER_DEFINITIONS, DYNAMIC, TOPIC_DEFINITIONS, BrokerConfigs
 from groupcoord.broker.configs.requests import Resources, answer_alter_configs, answer_describe_configs
-from groupcoord.broker.topics.create_topics import answer_create_topics, answer_delete_topics
 from groupcoord.broker.work import do_whole
 from groupcoord.config import GroupType
 from groupcoord.config.group_settings import (
@@ -31,8 +30,6 @@ from groupcoord.wire.broker_messages import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopics,
-    DeleteTopics,
-    TopicReference,
 )
 from groupcoord.wire.config_messages import (
     AlterConfigOp,
@@ -46,7 +43,7 @@ from groupcoord.wire.config_messages import (
     ResourceToAlter,
     ResourceToDescribe,
 )
-from tests.broker.data_world import SOLE
+from tests.broker.data_world import topic_requests
 from tests.broker.rules import GROUP, TOPIC, Rules
 from tests.broker.wire_world import WireWorld
 
@@ -277,7 +274,8 @@ def test_settings_of_topics_are_kept(tmp_path: Path) -> None:
     resources = resources_of(topics)
     changes = [(A_TOPIC, name, setting("retention.ms", " 7 ")) for name in ("orders", "bills")]
     assert alter(resources, *changes) == ["NONE", "NONE"]
-    do_whole(answer_delete_topics(DeleteTopics((TopicReference("bills"),)), topics))
+    with topics.edit() as edit:
+        edit.delete("bills")
     topics.ensure("bills", 1)
     kept = {topic.name: dict(topic.configs) for topic in TopicRegistry(tmp_path)}
     assert kept == {"orders": {"retention.ms": "7"}, "bills": {}}
@@ -288,7 +286,7 @@ def test_a_new_topic_has_the_settings_it_was_made_with() -> None:
     topics = TopicRegistry()
     configs = (CreatableTopicConfig("retention.ms", "1"), CreatableTopicConfig("retention.ms", " 2 "))
     request = CreateTopics((CreatableTopic("orders", 1, 1, configs=configs),))
-    (made,) = do_whole(answer_create_topics(request, topics, SOLE, Config(message_max_bytes=7))).topics
+    (made,) = do_whole(topic_requests(topics, Config(message_max_bytes=7)).create(request)).topics
     told = {config.name: (config.value, config.config_source) for config in made.configs or ()}
     assert list(told) == list(TOPIC_DEFINITIONS)
     assert told["retention.ms"] == ("2", ConfigSource.TOPIC)

@@ -14,7 +14,6 @@ from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.broker.broker import make_broker
 from groupcoord.broker.cluster.administration import answer_describe_log_dirs
 from groupcoord.broker.records.list_offsets import answer_delete_records, answer_list_offsets
-from groupcoord.broker.topics.create_topics import answer_create_partitions, answer_delete_topics
 from groupcoord.broker.transactions.log import (
     MEMORY_SEGMENT_BYTES,
     NoProducerIdError,
@@ -43,7 +42,7 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.cluster_messages import DescribeLogDirs
 from groupcoord.wire.transaction_messages import InitProducerId, InitProducerIdResponse
-from tests.broker.data_world import SOLE, FakeConnection, fetch_of, part
+from tests.broker.data_world import FakeConnection, fetch_of, part
 from tests.broker.transaction_world import WRITER, ProducerClient, TransactionWorld, append, log_of, open_on
 from tests.tables import as_one_test
 
@@ -157,7 +156,7 @@ def test_readers_follow_it(client: ProducerClient) -> None:
     assert [key for key, _ in records_in(waiting)] == [WRITER]
     found = fetched(fetch(client, isolation_level=1))
     assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (2, 2, 0)
-    data, topics = client.broker.data, client.broker.topics
+    data, topics, requests = client.broker.data, client.broker.topics, client.broker.topic_requests
     wanted = ListOffsets((TopicEntry(TRANSACTIONS_TOPIC, (ListOffsetsPartition(PARTITION, -1),)),))
     assert do_whole(answer_list_offsets(wanted, data)).topics[0].partitions[0].offset == 2
     (folder,) = do_whole(answer_describe_log_dirs(DescribeLogDirs(None), data)).results
@@ -169,8 +168,8 @@ def test_readers_follow_it(client: ProducerClient) -> None:
     answer = do_whole(answer_delete_records(deleted, data)).topics[0].partitions[0]
     assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = CreatePartitions((CreatePartitionsTopic(TRANSACTIONS_TOPIC, 60, None),))
-    assert do_whole(answer_create_partitions(grown, topics, SOLE)).results[0].error_code is ErrorCode.INVALID_REQUEST
-    refused = do_whole(answer_delete_topics(DeleteTopics((TopicReference(TRANSACTIONS_TOPIC),), 1_000), topics))
+    assert do_whole(requests.create_partitions(grown)).results[0].error_code is ErrorCode.INVALID_REQUEST
+    refused = do_whole(requests.delete(DeleteTopics((TopicReference(TRANSACTIONS_TOPIC),), 1_000)))
     assert refused.responses[0].error_code is ErrorCode.INVALID_REQUEST
     assert topics.get(TRANSACTIONS_TOPIC) is not None
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
-from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
+from groupcoord.broker.configs.definitions import Configs, checked_topic_configs
 from groupcoord.broker.configs.requests import (
     Resources,
     answer_alter_configs,
@@ -39,7 +39,6 @@ from groupcoord.broker.topics.registry import (
     check_replicas,
 )
 from groupcoord.broker.work import PORTION, Work, do_whole, portions, run_on_entries
-from groupcoord.config import Config
 from groupcoord.core.host_queries import CreateInternalTopics
 from groupcoord.core.javacompat import HashTable, string_hash
 from groupcoord.core.log.records import ZERO_UUID
@@ -72,9 +71,6 @@ Wanted = TypeVar("Wanted")
 NamedT = TypeVar("NamedT", CreatableTopic, CreatePartitionsTopic)
 Result = TypeVar("Result")
 
-Changed = Callable[[Sequence[str]], None]
-"""Takes the names of changed topics."""
-
 logger = logging.getLogger("groupcoord.host")
 
 DEFAULT = -1
@@ -82,65 +78,6 @@ TOPIC_DENIED = "Topic authorization failed."
 
 TOPICS_AT_ONCE = 250
 ENTRIES_GROUPED = 1_000
-
-
-def answer_create_topics(
-    request: CreateTopics,
-    topics: TopicRegistry,
-    leadership: Leadership,
-    config: Config,
-    permissions: Permissions = UNRESTRICTED,
-    layers: tuple[Layer, ...] = (),
-    created: Changed = lambda names: None,
-) -> Work[CreateTopicsResponse]:
-    """Create topics, and call ``created`` with their names."""
-    times_named, distinct = yield from _by_name(request.topics)
-    may_create_all, refusals, total = permissions.on_cluster(Operation.CREATE), dict[str, TopicError](), 0
-    for number, (name, topic) in enumerate(distinct.items(), 1):
-        if number % PORTION == 0:
-            yield None
-        refusal = _creation_refusal(name, times_named[name], may_create_all, permissions)
-        if refusal is None:
-            # Negative counts must not offset others.
-            total += max(_partition_count(topic, config.num_partitions), 0)
-        else:
-            refusals[name] = refusal
-
-    def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
-        # ControllerApis checks these first.
-        if topic.name in refusals:
-            raise refusals[topic.name]
-        # Even an existing topic gets this error.
-        if total > MAX_PARTITIONS_PER_REQUEST:
-            raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
-        # ReplicationControlManager's order: name, configs, replicas.
-        edit.check_new(topic.name)
-        configs, count = _configs_of(topic), _partition_count(topic, config.num_partitions)
-        made = edit.create(topic.name, count, configs=configs, replicas=_checked_layout(topic, leadership))
-        # KIP-525: the topic is created, and its configs are left out.
-        config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
-        if config_error is not ErrorCode.NONE:
-            return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
-        described = created_configs(made, config, layers)
-        factor = len(leadership.replicas(made, 0))
-        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, factor, described)
-
-    def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
-        return CreatedTopic(topic.name, error.error_code, error.message)
-
-    def announce(results: Sequence[CreatedTopic]) -> None:
-        names = [topic.name for topic in results if topic.error_code is ErrorCode.NONE]
-        if names and not request.validate_only:
-            created(names)
-
-    # One entry for each repeated or denied name, after the others.
-    names = [name for name in distinct if name not in refusals]
-    if refusals:
-        order = yield from run_on_entries(_refusal_order, [topic.name for topic in request.topics])
-        names += (name for name in order if name in refusals)
-    ordered = [distinct[name] for name in names]
-    results = yield from _change(topics, ordered, create, refused, announce, dry_run=request.validate_only)
-    return CreateTopicsResponse(results)
 
 
 def _by_name(entries: Sequence[NamedT]) -> Work[tuple[Counter[str], dict[str, NamedT]]]:
@@ -172,112 +109,6 @@ def _creation_refusal(name: str, count: int, may_create_all: bool, permissions: 
     if may_create_all or permissions.on_topic(name, Operation.CREATE):
         return None
     return TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-
-
-def answer_create_partitions(
-    request: CreatePartitions,
-    topics: TopicRegistry,
-    leadership: Leadership,
-    permissions: Permissions = UNRESTRICTED,
-    changed: Changed = lambda names: None,
-) -> Work[CreatePartitionsResponse]:
-    """Add partitions to topics, and call ``changed`` with the names."""
-    times_named, distinct = yield from _by_name(request.topics)
-    refusals, total = dict[str, TopicError](), 0
-    for number, (name, topic) in enumerate(distinct.items(), 1):
-        if number % PORTION == 0:
-            yield None
-        if times_named[name] > 1:
-            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        elif permissions.on_topic(name, Operation.ALTER):
-            # Unknown topics fail by themselves.
-            total += max(topic.count - (topics.partition_count(name) or topic.count), 0)
-        else:
-            refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-
-    def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
-        if topic.name in refusals:
-            raise refusals[topic.name]
-        # Even an unknown topic gets this error.
-        if total > MAX_PARTITIONS_PER_REQUEST:
-            raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
-        if topic.name in KEPT_TOPICS:
-            raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' keeps its number of partitions.")
-        known = edit.check_extension(topic.name, topic.count)
-        if topic.assignments is not None:
-            replicas = _checked_additions(topic.assignments, known, topic.count - known.partition_count, leadership)
-        else:
-            replicas = _automatic_additions(known, topic.count, leadership)
-        edit.extend(topic.name, topic.count, replicas)
-        return CreatedPartitions(topic.name, ErrorCode.NONE)
-
-    def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
-        return CreatedPartitions(topic.name, error.error_code, error.message)
-
-    def announce(results: Sequence[CreatedPartitions]) -> None:
-        changed([topic.name for topic in results])
-
-    # One entry for each repeated or denied name, before the others.
-    order = yield from run_on_entries(_refusal_order, [topic.name for topic in request.topics])
-    ordered = [distinct[name] for name in sorted(order, key=lambda name: name not in refusals)]
-    results = yield from _change(topics, ordered, extend, refused, announce, dry_run=request.validate_only)
-    return CreatePartitionsResponse(results)
-
-
-def answer_delete_topics(
-    request: DeleteTopics,
-    topics: TopicRegistry,
-    permissions: Permissions = UNRESTRICTED,
-    deleted: Callable[[Topic], None] = lambda topic: None,
-) -> Work[DeleteTopicsResponse]:
-    """Delete topics by name or id, and call ``deleted`` with each."""
-    if permissions.on_cluster(Operation.DELETE):
-        permissions = UNRESTRICTED
-    times_named = Counter[TopicReference]()
-    ids, named = set[UUID](), set[UUID | None]()
-    for portion in portions(request.topics):
-        if times_named:
-            yield None
-        times_named.update(portion)
-        ids.update(topic_id for name, topic_id in portion if name is None)
-        only_named = (name for name, topic_id in portion if name is not None and topic_id == ZERO_UUID)
-        named.update(topics.topic_id(name) for name in only_named if _may_delete(name, permissions))
-    malformed, well_formed = list[TopicReference](), dict[TopicReference, None]()
-    for portion in portions(request.topics):
-        if malformed or well_formed:
-            yield None
-        for reference in portion:
-            if (reference.name is None) == (reference.topic_id == ZERO_UUID):
-                malformed.append(reference)
-            elif reference.name is not None or reference.topic_id not in named:
-                well_formed[reference] = None
-    gone: list[Topic] = []
-
-    def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
-        topic = _to_delete(reference, times_named[reference], ids, topics, permissions)
-        edit.delete(topic.name)
-        gone.append(topic)
-        return DeletedTopic(topic.name, topic.topic_id, ErrorCode.NONE)
-
-    def refused(reference: TopicReference, error: TopicError) -> DeletedTopic:
-        name, topic_id = reference
-        if error.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            # Clients that may describe a topic get its name.
-            known = topics.topic_name(topic_id)
-            if known is not None and permissions.on_topic(known, Operation.DESCRIBE):
-                name = known
-        elif name is not None and topic_id == ZERO_UUID and times_named[reference] == 1:
-            topic_id = topics.topic_id(name) or ZERO_UUID
-        return DeletedTopic(name, topic_id, error.error_code, error.message)
-
-    def announce(results: Sequence[DeletedTopic]) -> None:
-        for topic in gone:
-            # Not gone after a failed write.
-            if topics.get_by_id(topic.topic_id) is None:
-                deleted(topic)
-        gone.clear()
-
-    return DeleteTopicsResponse((yield from _change(topics, [*malformed, *well_formed], delete, refused, announce)))
 
 
 def _may_delete(name: str, permissions: Permissions) -> bool:
@@ -313,38 +144,6 @@ def _to_delete(
         message = f"Topic '{topic.name}' can't be deleted: {KEPT_TOPICS[topic.name]} are in it."
         raise TopicError(ErrorCode.INVALID_REQUEST, message)
     return topic
-
-
-def _change(
-    topics: TopicRegistry,
-    wanted: Sequence[Wanted],
-    change: Callable[[TopicEdit, Wanted], Result],
-    refused: Callable[[Wanted, TopicError], Result],
-    announce: Callable[[Sequence[Result]], None],
-    *,
-    dry_run: bool = False,
-) -> Work[tuple[Result, ...]]:
-    """Make the possible changes, some in each edit, and return a result or an error for each."""
-    results: list[Result] = []
-    # A failed write affects one portion.
-    for portion in portions(wanted, TOPICS_AT_ONCE):
-        if results:
-            yield None
-        some: list[Result] = []
-        try:
-            with topics.edit(dry_run=dry_run) as edit:
-                for item in portion:
-                    try:
-                        some.append(change(edit, item))
-                    except TopicError as error:
-                        some.append(refused(item, error))
-        except OSError as error:
-            logger.error("the topics could not be written: %s", error)
-            failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
-            some = [refused(item, failure) for item in portion]
-        announce(some)
-        results += some
-    return tuple(results)
 
 
 def _partition_count(topic: CreatableTopic, default_partition_count: int) -> int:
@@ -497,12 +296,59 @@ class TopicRequests:
         return response
 
     def create(self, request: CreateTopics, permissions: Permissions = UNRESTRICTED) -> Work[CreateTopicsResponse]:
-        leadership, layers = self._nodes.leadership, self._resources.layers
-        return answer_create_topics(request, self._topics, leadership, self._config, permissions, layers, self._created)
+        config, leadership, layers = self._config, self._nodes.leadership, self._resources.layers
+        times_named, distinct = yield from _by_name(request.topics)
+        may_create_all, refusals, total = permissions.on_cluster(Operation.CREATE), dict[str, TopicError](), 0
+        for number, (name, topic) in enumerate(distinct.items(), 1):
+            if number % PORTION == 0:
+                yield None
+            refusal = _creation_refusal(name, times_named[name], may_create_all, permissions)
+            if refusal is None:
+                # Negative counts must not offset others.
+                total += max(_partition_count(topic, config.num_partitions), 0)
+            else:
+                refusals[name] = refusal
 
-    def _created(self, names: Sequence[str]) -> None:
-        self._nodes.topics_created(names)
-        self._notices.topics_changed(names)
+        def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
+            # ControllerApis checks these first.
+            if topic.name in refusals:
+                raise refusals[topic.name]
+            # Even an existing topic gets this error.
+            if total > MAX_PARTITIONS_PER_REQUEST:
+                raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
+            # ReplicationControlManager's order: name, configs, replicas.
+            edit.check_new(topic.name)
+            configs, count = _configs_of(topic), _partition_count(topic, config.num_partitions)
+            made = edit.create(topic.name, count, configs=configs, replicas=_checked_layout(topic, leadership))
+            # KIP-525: the topic is created, and its configs are left out.
+            config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
+            if config_error is not ErrorCode.NONE:
+                return CreatedTopic(
+                    topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error
+                )
+            described = created_configs(made, config, layers)
+            factor = len(leadership.replicas(made, 0))
+            return CreatedTopic(
+                topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, factor, described
+            )
+
+        def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
+            return CreatedTopic(topic.name, error.error_code, error.message)
+
+        def announce(results: Sequence[CreatedTopic]) -> None:
+            names = [topic.name for topic in results if topic.error_code is ErrorCode.NONE]
+            if names and not request.validate_only:
+                self._nodes.topics_created(names)
+                self._notices.topics_changed(names)
+
+        # One entry for each repeated or denied name, after the others.
+        names = [name for name in distinct if name not in refusals]
+        if refusals:
+            order = yield from run_on_entries(_refusal_order, [topic.name for topic in request.topics])
+            names += (name for name in order if name in refusals)
+        ordered = [distinct[name] for name in names]
+        results = yield from self._change(ordered, create, refused, announce, dry_run=request.validate_only)
+        return CreateTopicsResponse(results)
 
     def create_internal_topics(self, question: CreateInternalTopics, permissions: Permissions) -> Mapping[str, str]:
         wanted = CreateTopics(
@@ -525,11 +371,97 @@ class TopicRequests:
     def create_partitions(
         self, request: CreatePartitions, permissions: Permissions = UNRESTRICTED
     ) -> Work[CreatePartitionsResponse]:
-        leadership, changed = self._nodes.leadership, self._nodes.topics_changed
-        return answer_create_partitions(request, self._topics, leadership, permissions, changed)
+        leadership = self._nodes.leadership
+        times_named, distinct = yield from _by_name(request.topics)
+        refusals, total = dict[str, TopicError](), 0
+        for number, (name, topic) in enumerate(distinct.items(), 1):
+            if number % PORTION == 0:
+                yield None
+            if times_named[name] > 1:
+                refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            elif permissions.on_topic(name, Operation.ALTER):
+                # Unknown topics fail by themselves.
+                total += max(topic.count - (self._topics.partition_count(name) or topic.count), 0)
+            else:
+                refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+
+        def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
+            if topic.name in refusals:
+                raise refusals[topic.name]
+            # Even an unknown topic gets this error.
+            if total > MAX_PARTITIONS_PER_REQUEST:
+                raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
+            if topic.name in KEPT_TOPICS:
+                raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' keeps its number of partitions.")
+            known = edit.check_extension(topic.name, topic.count)
+            if topic.assignments is not None:
+                replicas = _checked_additions(topic.assignments, known, topic.count - known.partition_count, leadership)
+            else:
+                replicas = _automatic_additions(known, topic.count, leadership)
+            edit.extend(topic.name, topic.count, replicas)
+            return CreatedPartitions(topic.name, ErrorCode.NONE)
+
+        def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
+            return CreatedPartitions(topic.name, error.error_code, error.message)
+
+        def announce(results: Sequence[CreatedPartitions]) -> None:
+            self._nodes.topics_changed([topic.name for topic in results])
+
+        # One entry for each repeated or denied name, before the others.
+        order = yield from run_on_entries(_refusal_order, [topic.name for topic in request.topics])
+        ordered = [distinct[name] for name in sorted(order, key=lambda name: name not in refusals)]
+        results = yield from self._change(ordered, extend, refused, announce, dry_run=request.validate_only)
+        return CreatePartitionsResponse(results)
 
     def delete(self, request: DeleteTopics, permissions: Permissions = UNRESTRICTED) -> Work[DeleteTopicsResponse]:
-        return answer_delete_topics(request, self._topics, permissions, self._deleted)
+        topics = self._topics
+        if permissions.on_cluster(Operation.DELETE):
+            permissions = UNRESTRICTED
+        times_named = Counter[TopicReference]()
+        ids, named = set[UUID](), set[UUID | None]()
+        for portion in portions(request.topics):
+            if times_named:
+                yield None
+            times_named.update(portion)
+            ids.update(topic_id for name, topic_id in portion if name is None)
+            only_named = (name for name, topic_id in portion if name is not None and topic_id == ZERO_UUID)
+            named.update(topics.topic_id(name) for name in only_named if _may_delete(name, permissions))
+        malformed, well_formed = list[TopicReference](), dict[TopicReference, None]()
+        for portion in portions(request.topics):
+            if malformed or well_formed:
+                yield None
+            for reference in portion:
+                if (reference.name is None) == (reference.topic_id == ZERO_UUID):
+                    malformed.append(reference)
+                elif reference.name is not None or reference.topic_id not in named:
+                    well_formed[reference] = None
+        gone: list[Topic] = []
+
+        def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
+            topic = _to_delete(reference, times_named[reference], ids, topics, permissions)
+            edit.delete(topic.name)
+            gone.append(topic)
+            return DeletedTopic(topic.name, topic.topic_id, ErrorCode.NONE)
+
+        def refused(reference: TopicReference, error: TopicError) -> DeletedTopic:
+            name, topic_id = reference
+            if error.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                # Clients that may describe a topic get its name.
+                known = topics.topic_name(topic_id)
+                if known is not None and permissions.on_topic(known, Operation.DESCRIBE):
+                    name = known
+            elif name is not None and topic_id == ZERO_UUID and times_named[reference] == 1:
+                topic_id = topics.topic_id(name) or ZERO_UUID
+            return DeletedTopic(name, topic_id, error.error_code, error.message)
+
+        def announce(results: Sequence[DeletedTopic]) -> None:
+            for topic in gone:
+                # Not gone after a failed write.
+                if topics.get_by_id(topic.topic_id) is None:
+                    self._deleted(topic)
+            gone.clear()
+
+        return DeleteTopicsResponse((yield from self._change([*malformed, *well_formed], delete, refused, announce)))
 
     def _deleted(self, topic: Topic) -> None:
         # Before its records.
@@ -559,3 +491,34 @@ class TopicRequests:
         ]
         if grown:
             self._nodes.topics_changed(grown)
+
+    def _change(
+        self,
+        wanted: Sequence[Wanted],
+        change: Callable[[TopicEdit, Wanted], Result],
+        refused: Callable[[Wanted, TopicError], Result],
+        announce: Callable[[Sequence[Result]], None],
+        *,
+        dry_run: bool = False,
+    ) -> Work[tuple[Result, ...]]:
+        """Make the possible changes, some in each edit, and return a result or an error for each."""
+        results: list[Result] = []
+        # A failed write affects one portion.
+        for portion in portions(wanted, TOPICS_AT_ONCE):
+            if results:
+                yield None
+            some: list[Result] = []
+            try:
+                with self._topics.edit(dry_run=dry_run) as edit:
+                    for item in portion:
+                        try:
+                            some.append(change(edit, item))
+                        except TopicError as error:
+                            some.append(refused(item, error))
+            except OSError as error:
+                logger.error("the topics could not be written: %s", error)
+                failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
+                some = [refused(item, failure) for item in portion]
+            announce(some)
+            results += some
+        return tuple(results)
