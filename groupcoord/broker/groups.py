@@ -57,6 +57,7 @@ from groupcoord.core.messages import (
     TopicToFetch,
 )
 from groupcoord.core.messages.commits import FetchedOffsets, fetched_offsets
+from groupcoord.core.messages.request import Request
 from groupcoord.core.router.request_router import DESCRIBED_KINDS
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import FailingStore
@@ -234,6 +235,7 @@ MANY_MEMBERS = 1_000
 
 NameT = TypeVar("NameT")
 FoundT = TypeVar("FoundT")
+ResponseT = TypeVar("ResponseT")
 
 
 @define(eq=False)
@@ -244,12 +246,13 @@ class GroupRequests:
     _topics: TopicRegistry
     _transactions: TransactionRequests | None
 
-    def _response_to(self, connection: Connection, request: Any) -> Work[Any]:
+    def _response_to(self, connection: Connection, request: Request[ResponseT]) -> Work[ResponseT]:
         answer = Answer()
         connection.submit(request, answer)
         if not answer.is_done:
             yield answer
-        return answer.response
+        response: ResponseT = answer.response
+        return response
 
     # ------------------------------------------------------------ offsets
 
@@ -272,14 +275,13 @@ class GroupRequests:
 
     def delete_offsets(self, connection: Connection, request: OffsetDelete) -> Work[WireResponse | None]:
         if sum(1 + len(topic.partition_indexes) for topic in request.topics) <= MANY_OFFSETS:
-            whole: OffsetDeleteResponse = yield from self._response_to(connection, request)
-            return whole
+            return (yield from self._response_to(connection, request))
         topics: list[TopicResult] = []
         for topic in request.topics:
             partitions: list[PartitionResult] = []
             for indexes in portions(topic.partition_indexes, MANY_OFFSETS):
                 some = OffsetDelete(request.group_id, (TopicToDelete(topic.name, tuple(indexes)),))
-                response: OffsetDeleteResponse = yield from self._response_to(connection, some)
+                response = yield from self._response_to(connection, some)
                 if response.error_code is not ErrorCode.NONE:
                     return response
                 partitions += (partition for found in response.topics for partition in found.partitions)
@@ -301,7 +303,7 @@ class GroupRequests:
             part = request if len(request.keys) == 1 else evolve(request, keys=(key,))
             if is_transactional and transactions is not None:
                 transactions.prepare(connection, key)
-            found: FoundCoordinator = (yield from self._response_to(connection, part)).coordinators[0]
+            found = (yield from self._response_to(connection, part)).coordinators[0]
             # Each listener has its own advertised addresses.
             if nodes is None or found.node == NO_NODE:
                 return found
@@ -312,7 +314,7 @@ class GroupRequests:
         return FindCoordinatorResponse(tuple((yield from _each_once(request.keys, find))))
 
     def list_groups(self, connection: Connection, request: ListGroups) -> Work[WireResponse | None]:
-        response: WireResponse = yield from self._response_to(connection, request)
+        response = yield from self._response_to(connection, request)
         # Others have their turn before a large response.
         yield None
         return response
@@ -337,8 +339,7 @@ class GroupRequests:
             group_id: str, topics: tuple[ShareTopicToDescribe, ...] | None
         ) -> Work[DescribedShareGroupOffsets]:
             part = DescribeShareGroupOffsets((ShareGroupToDescribe(group_id, topics),))
-            group: DescribedShareGroupOffsets = (yield from self._response_to(connection, part)).groups[0]
-            return group
+            return (yield from self._response_to(connection, part)).groups[0]
 
         def describe(wanted: ShareGroupToDescribe) -> Work[DescribedShareGroupOffsets]:
             group_id, topics = wanted
@@ -364,14 +365,10 @@ class GroupRequests:
     def delete_groups(self, connection: Connection, request: DeleteGroups) -> Work[WireResponse | None]:
         # Their tombstones can share an append.
         if len(request.group_ids) <= FEW_GROUPS:
-            whole: DeleteGroupsResponse = yield from self._response_to(connection, request)
-            return whole
+            return (yield from self._response_to(connection, request))
 
         def delete(group_id: str | None) -> Work[tuple[DeletedGroup, ...]]:
-            results: tuple[DeletedGroup, ...] = (
-                yield from self._response_to(connection, DeleteGroups((group_id,)))
-            ).results
-            return results
+            return (yield from self._response_to(connection, DeleteGroups((group_id,)))).results
 
         # Kafka answers a repeated group once.
         deleted = yield from each_long(dict.fromkeys(request.group_ids), delete)
@@ -379,12 +376,11 @@ class GroupRequests:
 
     def leave(self, connection: Connection, request: LeaveGroup) -> Work[WireResponse | None]:
         if len(request.members) <= MANY_MEMBERS:
-            whole: LeaveGroupResponse = yield from self._response_to(connection, request)
-            return whole
+            return (yield from self._response_to(connection, request))
         left: list[LeftMember] = []
         for members in portions(request.members, MANY_MEMBERS):
             some = LeaveGroup(request.group_id, tuple(members))
-            response: LeaveGroupResponse = yield from self._response_to(connection, some)
+            response = yield from self._response_to(connection, some)
             if response.error_code is not ErrorCode.NONE:
                 return response
             left += response.members

@@ -302,7 +302,8 @@ class Parts(Dispatcher):
             log_store=self.log_store,
             topics=self.topics,
             regexes=TopicMatcher(self.topics, self.authorize),
-            **self.group_configs.for_coordinator(),
+            consumer_group_settings=self.group_configs.settings_of,
+            streams_group_settings=self.group_configs.streams_settings_of,
             create_internal_topics=self._create_internal_topics,
             share=ServerShareHost(self.group_configs, self.share, self.data.whole, self._share_answered, self.turns),
             node=self._node,
@@ -464,23 +465,19 @@ class Parts(Dispatcher):
         }
 
     def _transaction_steps(self) -> Handlers:
-        transactions = self.transaction_requests
-        if transactions is None:
-            kinds = (
-                *(AddOffsetsToTxn, AddPartitionsToTxn, DescribeProducers, DescribeTransactions, EndTxn),
-                *(InitProducerId, ListTransactions, WriteTxnMarkers),
-            )
-            return dict.fromkeys(kinds, refuse_transactions)
-        return {
-            InitProducerId: transactions.init_producer_id,
-            AddPartitionsToTxn: transactions.add_partitions,
-            AddOffsetsToTxn: transactions.add_offsets,
-            EndTxn: transactions.end,
-            WriteTxnMarkers: transactions.write_markers,
-            ListTransactions: transactions.list,
-            DescribeTransactions: transactions.describe,
-            DescribeProducers: self._permitted(answer_describe_producers, self.data),
+        steps: dict[type, Callable[..., Any]] = {
+            InitProducerId: TransactionRequests.init_producer_id,
+            AddPartitionsToTxn: TransactionRequests.add_partitions,
+            AddOffsetsToTxn: TransactionRequests.add_offsets,
+            EndTxn: TransactionRequests.end,
+            WriteTxnMarkers: TransactionRequests.write_markers,
+            ListTransactions: TransactionRequests.list,
+            DescribeTransactions: TransactionRequests.describe,
         }
+        if self.transaction_requests is None:
+            return dict.fromkeys((*steps, DescribeProducers), refuse_transactions)
+        handlers = {request: partial(handler, self.transaction_requests) for request, handler in steps.items()}
+        return {**handlers, DescribeProducers: self._permitted(answer_describe_producers, self.data)}
 
     # ------------------------------------------------------------ handlers
 

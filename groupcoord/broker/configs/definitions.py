@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from attrs import evolve, field, fields, frozen
 
@@ -17,8 +17,6 @@ from groupcoord.config import SETTINGS, Config, key_of
 from groupcoord.config.group_settings import (
     ConsumerGroupSettings,
     GroupSettings,
-    SettingsOfConsumerGroup,
-    SettingsOfStreamsGroup,
     ShareGroupSettings,
     StreamsGroupSettings,
     bounds_of,
@@ -434,13 +432,6 @@ class GroupConfigFileError(DataFileError):
     """Unreadable or malformed file of group configs."""
 
 
-class SettingsOfGroups(TypedDict):
-    """Arguments of a group coordinator."""
-
-    consumer_group_settings: SettingsOfConsumerGroup
-    streams_group_settings: SettingsOfStreamsGroup
-
-
 class _GroupSettings(NamedTuple):
     consumer: ConsumerGroupSettings
     share: ShareGroupSettings
@@ -476,10 +467,6 @@ class GroupConfigs(KeptConfigs):
     def streams_settings_of(self, group_id: str) -> StreamsGroupSettings:
         """Return the settings of a streams group."""
         return self._settings.get(group_id, self._usual).streams
-
-    def for_coordinator(self) -> SettingsOfGroups:
-        """Return the group settings as arguments of a coordinator."""
-        return {"consumer_group_settings": self.settings_of, "streams_group_settings": self.streams_settings_of}
 
     def _set(self, own: dict[str, Configs]) -> None:
         before = self._own

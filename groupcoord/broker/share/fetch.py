@@ -83,10 +83,6 @@ class ShareSession:
         self.partitions: dict[SharedPartition, str] = {}
         self.due: set[SharedPartition] = set()
 
-    def count(self) -> None:
-        # KIP-932: 0 opens a session, so the epoch after the last is 1.
-        self.epoch = FIRST_EPOCH + 1 if self.epoch == LAST_EPOCH else self.epoch + 1
-
     def add(self, partition: SharedPartition, name: str) -> None:
         # Clients name known partitions again to acknowledge records.
         if partition not in self.partitions:
@@ -135,11 +131,12 @@ class ShareSessions:
             return session
         if epoch != session.epoch:
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
-        session.count()
+        # KIP-932: 0 opens a session, so the epoch after the last is 1.
+        session.epoch = session.epoch % LAST_EPOCH + 1
         return session
 
-    def has(self, group_id: str, member_id: str) -> bool:
-        return (group_id, member_id) in self._sessions
+    def may_open(self, group_id: str, member_id: str, sessions_max: int) -> bool:
+        return len(self._sessions) < sessions_max or (group_id, member_id) in self._sessions
 
     def of_connection(self, connection: Connection) -> list[ShareSession]:
         return [session for session in self._sessions.values() if session.connection is connection]
@@ -272,7 +269,7 @@ class ShareRequests:
             # A new session has acquired nothing yet.
             if any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions):
                 return ShareFetchResponse(ErrorCode.INVALID_REQUEST)
-            if self._is_full(group_id, member_id):
+            if not self.sessions.may_open(group_id, member_id, self._data.config.group_share_max_share_sessions):
                 # After the wait, so that clients do not retry in a loop.
                 return self._refuse_full(request.max_wait_ms)
             found = self.sessions.open(group_id, member_id, connection)
@@ -282,10 +279,6 @@ class ShareRequests:
             return ShareFetchResponse(found)
         deadline_ms = self._data.clock.now_ms() + max(request.max_wait_ms, 0)
         return self._fetch(_Fetching(found, request, permissions, deadline_ms), connection)
-
-    def _is_full(self, group_id: str, member_id: str) -> bool:
-        limit = self._data.config.group_share_max_share_sessions
-        return len(self.sessions) >= limit and not self.sessions.has(group_id, member_id)
 
     def _refuse_full(self, max_wait_ms: int) -> Work[WireResponse | None]:
         if max_wait_ms > 0:
@@ -470,9 +463,7 @@ class ShareRequests:
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
         responses = tuple([TopicIdEntry(topic_id, tuple(found)) for topic_id, found in topics.items()])
         response = ShareFetchResponse(ErrorCode.NONE, lock_ms, responses)
-        if has_failed and self._leaders is not None:
-            return self._leaders.add(response, connection.nodes)
-        return response
+        return self._leaders.add(response, connection.nodes) if has_failed and self._leaders else response
 
     # ------------------------------------------------------------ ShareAcknowledge
 
@@ -505,9 +496,7 @@ class ShareRequests:
         lock_ms = self._settings_of(session.group_id).record_lock_duration_ms
         results = tuple([TopicIdEntry(topic_id, tuple(found)) for topic_id, found in topics.items()])
         response = ShareAcknowledgeResponse(ErrorCode.NONE, lock_ms, results)
-        if has_failed and self._leaders is not None:
-            return self._leaders.add(response, connection.nodes)
-        return response
+        return self._leaders.add(response, connection.nodes) if has_failed and self._leaders else response
 
     def _acknowledge_all(
         self, session: ShareSession, request: ShareFetch | ShareAcknowledge, permissions: Permissions
