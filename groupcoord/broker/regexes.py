@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterable
-from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Any
 
 import re2
@@ -17,10 +16,10 @@ MEMORY_MAX = 2_097_152
 """Most bytes of a compiled expression and its matching state; larger ones are invalid."""
 USUAL_MEMORY_MAX = 131_072
 """Enough for nearly all expressions."""
-REMEMBERED_BYTES_MAX = 33_554_432
-"""Most bytes of all cached expressions."""
+USUAL_EXPRESSIONS_MAX, LARGE_EXPRESSIONS_MAX = 128, 8
+"""Most cached expressions of each size, which take 32 MiB at most."""
 
-_TOO_LARGE = b"pattern too large"
+_TOO_LARGE = "pattern too large"
 _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 # `\\x` is an escaped backslash and an x, so each escape is matched whole.
 _BEYOND_LATIN = re.compile(r"[^\x00-\xff]|\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}|(?P<escaped>\\.)", re.DOTALL)
@@ -29,38 +28,24 @@ ExpressionError: type[Exception] = re2.error
 """Error of an invalid expression."""
 
 
-class Expressions:
-    """LRU cache of compiled RE2 expressions; ``size_bytes`` is the most memory that they can take."""
+def compile_expression(regex: str, *, ascii_only: bool = False) -> Any:
+    """Return a compiled expression. With ``ascii_only`` it matches ASCII only, and its character classes are much
+    smaller.
 
-    def __init__(self) -> None:
-        self.size_bytes = 0
-        self._compiled: OrderedDict[tuple[str, bool], tuple[Any, int]] = OrderedDict()
-
-    def compile(self, regex: str, *, ascii_only: bool = False) -> Any:
-        """Return a compiled expression. With ``ascii_only`` it matches ASCII only, and its character classes are much
-        smaller.
-
-        Raises:
-            ExpressionError: it is invalid or too large.
-        """
-        key = regex, ascii_only
-        found = self._compiled.get(key)
-        if found is None:
-            found = self._compiled[key] = _compile(*key)
-            self.size_bytes += found[1]
-            # Any client may subscribe to any number of expressions.
-            while self.size_bytes > REMEMBERED_BYTES_MAX:
-                _, (_, freed_bytes) = self._compiled.popitem(last=False)
-                self.size_bytes -= freed_bytes
-        # Never evicted itself: it is the last, and takes far less than the limit.
-        self._compiled.move_to_end(key)
-        return found[0]
+    Raises:
+        ExpressionError: it is invalid or too large.
+    """
+    try:
+        return _usual_expression(regex, ascii_only)
+    except re2.error as error:
+        if _TOO_LARGE not in str(error.args[0]):
+            raise
+        return _large_expression(regex, ascii_only)
 
 
-def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
-    """Return an expression and its memory bound."""
+def _compile(regex: str, is_latin: bool, memory_max: int) -> Any:
     if not is_latin:
-        return _compile_within(regex, re2.Options.Encoding.UTF8, MEMORY_MAX)
+        return _compile_within(regex, re2.Options.Encoding.UTF8, memory_max)
     # Names of topics are ASCII, so classes need not cover all of Unicode.
     in_latin = _BEYOND_LATIN.sub(_as_latin, regex)
     # Small expressions keep their characters, so that errors are those of the original.
@@ -69,9 +54,9 @@ def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
             return _compile_within(regex, re2.Options.Encoding.UTF8, USUAL_MEMORY_MAX)
         except re2.error as error:
             # Letters beyond Latin-1 may be ASCII where case is ignored.
-            if _TOO_LARGE not in error.args[0] or _IGNORES_CASE.search(regex):
+            if _TOO_LARGE not in str(error.args[0]) or _IGNORES_CASE.search(regex):
                 raise
-    return _compile_within(in_latin.encode("latin-1"), re2.Options.Encoding.LATIN1, MEMORY_MAX)
+    return _compile_within(in_latin.encode("latin-1"), re2.Options.Encoding.LATIN1, memory_max)
 
 
 def _as_latin(found: re.Match[str]) -> str:
@@ -81,24 +66,20 @@ def _as_latin(found: re.Match[str]) -> str:
     return "\xff" if len(found[0]) == 1 else r"\xff"
 
 
-def _compile_within(pattern: str | bytes, encoding: Any, memory_max: int) -> tuple[Any, int]:
+def _compile_within(pattern: str | bytes, encoding: Any, memory_max: int) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.encoding = encoding
+    options.max_mem = memory_max
     try:
-        if memory_max > USUAL_MEMORY_MAX:
-            options.max_mem = USUAL_MEMORY_MAX
-            with suppress(re2.error):
-                # Nearly all fit, and then the cache holds more of them.
-                return re2.compile(pattern, options), USUAL_MEMORY_MAX
-        options.max_mem = memory_max
-        return re2.compile(pattern, options), memory_max
+        return re2.compile(pattern, options)
     finally:
         re2.purge()  # the cache of the binding has no size limit
 
 
-_expressions = Expressions()
-compile_expression = _expressions.compile
+# Any client may subscribe to any number of expressions.
+_usual_expression = lru_cache(USUAL_EXPRESSIONS_MAX)(partial(_compile, memory_max=USUAL_MEMORY_MAX))
+_large_expression = lru_cache(LARGE_EXPRESSIONS_MAX)(partial(_compile, memory_max=MEMORY_MAX))
 
 
 class TopicMatcher:

@@ -9,7 +9,7 @@ import pytest
 import re2
 
 from groupcoord.broker import regexes
-from groupcoord.broker.regexes import ExpressionError, Expressions, TopicMatcher, compile_expression
+from groupcoord.broker.regexes import ExpressionError, TopicMatcher, compile_expression
 from groupcoord.broker.topics.registry import TopicRegistry
 
 LARGE = [
@@ -63,7 +63,7 @@ def test_names_are_matched_as_any_text(usual_memory: int, monkeypatch: pytest.Mo
 
 def matches_of(regex: str, *, ascii_only: bool) -> list[str] | str:
     try:
-        expression = Expressions().compile(regex, ascii_only=ascii_only)
+        expression = compile_expression(regex, ascii_only=ascii_only)
     except ExpressionError as error:
         return "too large" if b"too large" in error.args[0] else "none"
     return [name for name in NAMES if expression.fullmatch(name)]
@@ -83,15 +83,17 @@ def test_what_takes_too_much_is_none() -> None:
         compile_expression("(a", ascii_only=True)
 
 
-def test_memory_for_compiled_expressions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The most recently used are kept, few large or many small ones, and the binding's cache is empty."""
-    monkeypatch.setattr(regexes, "REMEMBERED_BYTES_MAX", 4 * regexes.MEMORY_MAX)
-    expressions = Expressions()
-    kept = expressions.compile("kept")
-    for number in range(20):
-        expressions.compile("x" * 4_000 + str(number), ascii_only=True)
-        assert expressions.size_bytes <= regexes.REMEMBERED_BYTES_MAX
-        assert expressions.compile("kept") is kept
+def test_memory_for_compiled_expressions_is_bounded() -> None:
+    """The most recently used are kept, few large and many small ones, and the binding's cache is empty."""
+    kept = compile_expression("kept")
+    large = compile_expression(r"\pL{20}")
+    for number in range(200):
+        compile_expression(f"usual-{number}.*")
+        assert compile_expression("kept") is kept
+    assert compile_expression(r"\pL{20}") is large
     assert re2._Regexp._make.cache_info().currsize == 0
-    usual = [expressions.compile(f"usual-{number}.*") for number in range(30)]
-    assert [expressions.compile(f"usual-{number}.*") for number in range(30)] == usual
+    bounds = (
+        (regexes._usual_expression, regexes.USUAL_MEMORY_MAX),
+        (regexes._large_expression, regexes.MEMORY_MAX),
+    )
+    assert sum(cached.cache_info().maxsize * most_bytes for cached, most_bytes in bounds) <= 2**25
