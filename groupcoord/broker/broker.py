@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
+from types import GeneratorType
+from typing import Any, TypeVar
+
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.parts import Parts
-from groupcoord.broker.work import deliver_replies
+from groupcoord.broker.work import Token, Work, deliver_replies
 from groupcoord.core.messages import Node
+from groupcoord.core.router.authorization import Principal
 from groupcoord.log_store import AbandonableStore, CompactingStore, close_store
+from groupcoord.wire import WireResponse
+
+ConnectionT = TypeVar("ConnectionT", bound=Connection)
 
 
 class Broker(Parts):
@@ -38,7 +45,11 @@ class Broker(Parts):
         now_s: a monotonic clock in seconds, which measures the cost of requests.
 
     Attributes:
-        coordinator: the group coordinator.
+        coordinator: the group coordinator, which takes the requests without a handler.
+        decode_large: decodes a large frame for a client's host, with its refusal if it has too many entries.
+        dirty: connections with output, for :meth:`take_dirty`.
+        start_job: runs a job, in place by default, or in another thread.
+        interceptor: sees requests before they are handled, and responses; None by default.
         transactions: the transaction coordinator.
         share_requests: share sessions, and the share-partitions that the node leads.
 
@@ -164,7 +175,58 @@ class Broker(Parts):
 
     # ------------------------------------------------------------ for connections
 
+    def submit(self, request: Any, token: Token, principal: Principal) -> None:
+        """Pass a request to the group coordinator; the token gets the response, now or later."""
+        self.coordinator.submit(request, token, principal)
+        deliver_replies(self.coordinator)
+
+    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
+        """Return the class of a new connection, by default the usual one."""
+        return usual
+
+    def handle(self, connection: Connection, request: Any) -> None:
+        """Handle a decoded request; its connection gets the response, now or later."""
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            coordinator = self.coordinator
+            # Inlines `submit`: every heartbeat and commit passes here.
+            coordinator.submit(request, connection, connection.principal)
+            deliver_replies(coordinator)
+            return
+        response: Any = handler(connection, request)
+        if type(response) is GeneratorType:
+            work: Work[WireResponse | None] = response
+            try:
+                awaited = next(work)
+            # Most handlers end at once.
+            except StopIteration as done:
+                response = done.value
+            else:
+                connection.answer_when_done(work, awaited)
+                return
+        if response is not None:  # None: it comes later, was sent already, or is not expected
+            connection.answer(response)
+
+    def take_dirty(self) -> list[Connection]:
+        """Return the connections that have output or must be closed, each once, and clear the list."""
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+    def run_turn(self) -> bool:
+        """Handle waiting requests, of one connection after the other, for some milliseconds.
+
+        Returns:
+            True if more are waiting.
+        """
+        return self.turns.run()
+
+    def handle_waiting(self) -> None:
+        """Handle all waiting requests, however long it takes: for hosts without other work."""
+        while self.turns.run():
+            pass
+
     def disconnected(self, connection: Connection) -> None:
+        """Release what is kept for a closed connection."""
         self.fetch_requests.disconnected(connection)
         self.share_requests.disconnected(connection)
         self.telemetry.disconnected(connection)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 import struct
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import GeneratorType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import Factory, define, field
+from attrs import Factory, field
 
 from groupcoord.broker.work import (
     Awaited,
@@ -23,13 +21,10 @@ from groupcoord.broker.work import (
     Token,
     Turns,
     Work,
-    deliver_replies,
-    do_in_place,
     run_in_executor,
 )
-from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import Node
-from groupcoord.core.router.authorization import Authorize, Permissions, Principal
+from groupcoord.core.router.authorization import Permissions, Principal
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
@@ -40,6 +35,9 @@ from groupcoord.wire import (
 )
 from groupcoord.wire.broker_messages import FetchResponse
 from groupcoord.wire.produce import names_few
+
+if TYPE_CHECKING:
+    from groupcoord.broker.broker import Broker
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -82,86 +80,6 @@ class Interceptor(Timed, Protocol):
         """Release what is kept for a closed connection."""
 
 
-ConnectionT = TypeVar("ConnectionT", bound="Connection")
-
-
-class Dispatcher(ABC):
-    """Dispatch table and turns of the requests of connections.
-
-    Attributes:
-        coordinator: takes the requests without a handler.
-        decode_large: decodes a large frame for a client's host, with its refusal if it has too many entries.
-        dirty: connections with output, for :meth:`take_dirty`.
-        start_job: runs a job, in place by default, or in another thread.
-        interceptor: sees requests before they are handled, and responses; None by default.
-    """
-
-    interceptor: Interceptor | None
-    coordinator: GroupCoordinator
-    decode_large: Callable[[bytes, str], tuple[RequestHeader, Any, Any]]
-    _handlers: dict[type, Handler]
-
-    def __init__(self, turns: Turns, authorize: Authorize | None) -> None:
-        self.authorize = authorize
-        self.dirty: list[Connection] = []
-        self.turns = turns
-        self.now_s = turns.now_s
-        self.start_job: Callable[[Job], None] = do_in_place
-        self.interceptor = None
-
-    def submit(self, request: Any, token: Token, principal: Principal) -> None:
-        """Pass a request to the group coordinator; the token gets the response, now or later."""
-        self.coordinator.submit(request, token, principal)
-        deliver_replies(self.coordinator)
-
-    @abstractmethod
-    def disconnected(self, connection: Connection) -> None:
-        """Release what is kept for a closed connection."""
-
-    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
-        return usual
-
-    def handle(self, connection: Connection, request: Any) -> None:
-        handler = self._handlers.get(type(request))
-        if handler is None:
-            coordinator = self.coordinator
-            # Inlines `submit`: every heartbeat and commit passes here.
-            coordinator.submit(request, connection, connection.principal)
-            deliver_replies(coordinator)
-            return
-        response: Any = handler(connection, request)
-        if type(response) is GeneratorType:
-            work: Work[WireResponse | None] = response
-            try:
-                awaited = next(work)
-            # Most handlers end at once.
-            except StopIteration as done:
-                response = done.value
-            else:
-                connection.answer_when_done(work, awaited)
-                return
-        if response is not None:  # None: it comes later, was sent already, or is not expected
-            connection.answer(response)
-
-    def take_dirty(self) -> list[Connection]:
-        """Return the connections that have output or must be closed, each once, and clear the list."""
-        dirty, self.dirty = self.dirty, []
-        return dirty
-
-    def run_turn(self) -> bool:
-        """Handle waiting requests, of one connection after the other, for some milliseconds.
-
-        Returns:
-            True if more are waiting.
-        """
-        return self.turns.run()
-
-    def handle_waiting(self) -> None:
-        """Handle all waiting requests, however long it takes: for hosts without other work."""
-        while self.turns.run():
-            pass
-
-
 @define(eq=False, repr=False, weakref_slot=False)
 class Connection:
     """Connection of a client, made by :meth:`Broker.connect`.
@@ -184,7 +102,7 @@ class Connection:
     closing_level = logging.WARNING
     """Log level of the reason for closing."""
 
-    _broker: Dispatcher
+    _broker: Broker
     client_host: str
     principal: Principal
     _max_request_bytes: int

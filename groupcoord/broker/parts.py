@@ -35,7 +35,7 @@ from groupcoord.broker.configs.requests import (
     answer_describe_configs,
     answer_list_config_resources,
 )
-from groupcoord.broker.connection import Connection, Dispatcher, Handler
+from groupcoord.broker.connection import Connection, Handler, Interceptor
 from groupcoord.broker.groups import GroupRequests, Reloading
 from groupcoord.broker.log_lines import Notices
 from groupcoord.broker.records.fetch import FetchRequests
@@ -60,7 +60,18 @@ from groupcoord.broker.transactions.requests import (
     answer_describe_producers,
     refuse_transactions,
 )
-from groupcoord.broker.work import Timed, Timers, Turns, Wakes, Work, decode_bounded, deliver_replies, run_in_executor
+from groupcoord.broker.work import (
+    Job,
+    Timed,
+    Timers,
+    Turns,
+    Wakes,
+    Work,
+    decode_bounded,
+    deliver_replies,
+    do_in_place,
+    run_in_executor,
+)
 from groupcoord.clock import Clock
 from groupcoord.config import Config, GroupType
 from groupcoord.config.group_settings import served_protocols
@@ -189,7 +200,7 @@ def anonymous(client_host: str) -> Principal:
     return ANONYMOUS
 
 
-class Parts(Dispatcher):
+class Parts:
     """Everything that a broker runs, made from its settings. Its arguments are those of :class:`Broker`."""
 
     def __init__(
@@ -214,7 +225,11 @@ class Parts(Dispatcher):
         now_s: Callable[[], float] = perf_counter,
     ) -> None:
         self.security = security or Security(clock)
-        super().__init__(Turns(now_s), authorize or self.security.authorize)
+        self.authorize = authorize or self.security.authorize
+        self.dirty: list[Connection] = []
+        self.now_s, self.turns = now_s, Turns(now_s)
+        self.start_job: Callable[[Job], None] = do_in_place
+        self.interceptor: Interceptor | None = None
         self.config, self.clock, self.log_store = config, clock, log_store
         # Not `or`: an empty registry has length 0, and is false.
         self.topics = TopicRegistry() if topics is None else topics

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from attrs import Factory, define, field
 
@@ -34,6 +34,9 @@ from groupcoord.wire.security_messages import (
     SaslHandshake,
     SaslHandshakeResponse,
 )
+
+if TYPE_CHECKING:
+    pass
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"

@@ -8,7 +8,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from groupcoord.broker.connection import Connection, Dispatcher
+from groupcoord.broker.connection import Connection
 from groupcoord.broker.security.principals import ANONYMOUS, ClientPrincipal
 from groupcoord.broker.security.sasl import (
     OAUTHBEARER,
@@ -30,6 +30,7 @@ from groupcoord.core.router.authorization import Authorize, Principal
 from groupcoord.errors import ConfigError, ErrorCode
 
 if TYPE_CHECKING:
+    from groupcoord.broker.broker import Broker
     from groupcoord.broker.json_file import Document, Place
     from groupcoord.broker.security.acls import Acls
     from groupcoord.broker.security.scram import ScramCredentials
@@ -166,7 +167,7 @@ class Security:
         return ",".join(f"{name}://{node.host}:{node.port}" for name, node in addresses)
 
     def connect(
-        self, broker: Dispatcher, listener: str, client_host: str, principal: Principal, max_request_bytes: int
+        self, broker: Broker, listener: str, client_host: str, principal: Principal, max_request_bytes: int
     ) -> Connection:
         """Return a new connection of a listener."""
         sasl = self._sasl.get(listener)

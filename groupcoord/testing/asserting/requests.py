@@ -8,8 +8,8 @@ from typing import Any, cast, overload
 
 from attrs import Factory, define, evolve, frozen
 
-from groupcoord.broker.broker import Broker
-from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
+from groupcoord.broker.broker import Broker, ConnectionT
+from groupcoord.broker.connection import Connection, Interceptor
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeatResponse,
     CoordinatorType,
