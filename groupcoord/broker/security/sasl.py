@@ -36,7 +36,7 @@ from groupcoord.wire.security_messages import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from groupcoord.broker.security.settings import SecuritySettings
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
@@ -123,25 +123,21 @@ class SaslServer(NamedTuple):
     Attributes:
         mechanisms: the functions that start an exchange, by mechanism.
         refusals: timers of the delayed refusals.
-        max_receive_bytes: ``sasl.server.max.receive.size``.
-        failure_delay_ms: ``connection.failed.authentication.delay.ms``.
-        max_reauth_ms: ``connections.max.reauth.ms``; 0 until the credentials expire.
     """
 
+    settings: SecuritySettings
     mechanisms: Mapping[str, NewExchange]
     now_ms: Callable[[], int]
     refusals: Timers
     failures: FailedLogins
-    max_receive_bytes: int = 524_288
-    failure_delay_ms: int = 100
-    max_reauth_ms: int = 0
 
     def session_lifetime_ms(self, expires_at_ms: int | None) -> int:
         """Return the lifetime of a session that begins now; 0 without a limit."""
+        max_reauth_ms = self.settings.connections_max_reauth_ms
         if expires_at_ms is None:
-            return self.max_reauth_ms
+            return max_reauth_ms
         left_ms = max(expires_at_ms - self.now_ms(), 0)
-        return min(left_ms, self.max_reauth_ms) if self.max_reauth_ms else left_ms
+        return min(left_ms, max_reauth_ms) if max_reauth_ms else left_ms
 
 
 _KEY_BYTES = 32
@@ -270,7 +266,7 @@ class LoginConnection(Connection):
 
     def __attrs_post_init__(self) -> None:
         # Before the log-in a client must not fill memory with a large request.
-        self._max_request_bytes = min(self._max_request_bytes, self._sasl.max_receive_bytes)
+        self._max_request_bytes = min(self._max_request_bytes, self._sasl.settings.sasl_server_max_receive_size)
 
     # ------------------------------------------------------------ requests
 
@@ -417,7 +413,7 @@ class LoginConnection(Connection):
         self.pause()
         self._buffer.clear()
         # KIP-306: the delay slows down guessing.
-        deadline_ms = sasl.now_ms() + sasl.failure_delay_ms
+        deadline_ms = sasl.now_ms() + sasl.settings.connection_failed_authentication_delay_ms
         sasl.refusals.add(deadline_ms, partial(self._close_refused, response, reason))
 
     def _close_refused(self, response: WireResponse | None, reason: str) -> None:

@@ -185,18 +185,9 @@ class Security:
     def _sasl_server(self, name: str, settings: SecuritySettings, users: Users) -> SaslServer:
         if not settings.sasl_enabled_mechanisms:
             raise ConfigError(f"listener {name} needs mechanisms to log in by: set 'sasl.enabled.mechanisms'")
-        return SaslServer(
-            mechanisms={
-                mechanism: self._new_exchange(mechanism, settings, users)
-                for mechanism in settings.sasl_enabled_mechanisms
-            },
-            now_ms=self._clock.now_ms,
-            refusals=self.refusals,
-            failures=self.failures,
-            max_receive_bytes=settings.sasl_server_max_receive_size,
-            failure_delay_ms=settings.connection_failed_authentication_delay_ms,
-            max_reauth_ms=settings.connections_max_reauth_ms,
-        )
+        names = settings.sasl_enabled_mechanisms
+        mechanisms = {mechanism: self._new_exchange(mechanism, settings, users) for mechanism in names}
+        return SaslServer(settings, mechanisms, self._clock.now_ms, self.refusals, self.failures)
 
     def _new_exchange(self, mechanism: str, settings: SecuritySettings, users: Users) -> NewExchange:
         if mechanism == PLAIN:
