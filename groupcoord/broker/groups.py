@@ -86,19 +86,18 @@ def wants_many(wanted: GroupToFetch, committed: Committed) -> bool:
     return len(wanted.topics) + sum([len(topic.partition_indexes) for topic in wanted.topics]) > MANY_OFFSETS
 
 
-class OffsetFetches:
-    """Work of a large OffsetFetch."""
+class OffsetFetches(NamedTuple):
+    """Work of a large OffsetFetch. ``response_to`` fetches offsets of one group, ``committed`` finds what there is."""
 
-    def __init__(self, request: OffsetFetch, fetch: FetchOffsets, committed: Committed, topics: TopicRegistry) -> None:
-        self._request = request
-        self._response_to = fetch
-        self._committed = committed
-        self._topics = topics
+    request: OffsetFetch
+    response_to: FetchOffsets
+    committed: Committed
+    topics: TopicRegistry
 
     def work(self) -> Work[OffsetFetchResponse]:
         found: dict[Hashable, FetchedGroup] = {}
         groups = []
-        for wanted in self._request.groups:
+        for wanted in self.request.groups:
             key = _key_of(wanted)
             if key not in found:
                 # All offsets of a group are fetched once.
@@ -108,15 +107,14 @@ class OffsetFetches:
         return OffsetFetchResponse(tuple(groups))
 
     def _fetch_group(self, wanted: GroupToFetch) -> Work[FetchedGroup]:
-        if not wants_many(wanted, self._committed):
+        if not wants_many(wanted, self.committed):
             return (yield from self._fetch(wanted))
         if wanted.topics is None:
-            return (yield from self._fetch_all(wanted, self._committed(wanted.group_id)))
+            return (yield from self._fetch_all(wanted, self.committed(wanted.group_id)))
         return (yield from self._fetch_by_topic(wanted, wanted.topics))
 
     def _fetch(self, wanted: GroupToFetch) -> Work[FetchedGroup]:
-        response = yield from self._response_to(evolve(self._request, groups=(wanted,)))
-        return response.groups[0]
+        return (yield from self.response_to(evolve(self.request, groups=(wanted,)))).groups[0]
 
     def _fetch_all(self, wanted: GroupToFetch, committed: OffsetsOfGroup) -> Work[FetchedGroup]:
         """Fetch all offsets of a group, in the order of a fetch in one step."""
@@ -147,10 +145,10 @@ class OffsetFetches:
             start = 0
             while start < len(indexes):
                 part = indexes[start : start + room]
-                if not self._request.uses_topic_ids:
+                if not self.request.uses_topic_ids:
                     portion.append(TopicToFetch(name, part))
                 # As in Kafka, topics without an id are omitted.
-                elif (topic := self._topics.get(name)) is not None:
+                elif (topic := self.topics.get(name)) is not None:
                     portion.append(TopicToFetch(None, part, topic.topic_id))
                 start += len(part)
                 room -= len(part)

@@ -147,18 +147,14 @@ from groupcoord.wire.security_messages import (
     CreateAcls,
     CreateDelegationToken,
     CreateDelegationTokenResponse,
-    DelegationTokenResponse,
     DeleteAcls,
     DescribeAcls,
     DescribeDelegationToken,
-    DescribeDelegationTokenResponse,
     DescribeUserScramCredentials,
     ExpireDelegationToken,
     RenewDelegationToken,
     SaslAuthenticate,
-    SaslAuthenticateResponse,
     SaslHandshake,
-    SaslHandshakeResponse,
 )
 from groupcoord.wire.share_messages import ShareAcknowledge, ShareFetch
 from groupcoord.wire.transaction_messages import (
@@ -177,20 +173,8 @@ if TYPE_CHECKING:
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 
-SASL_IS_OVER: Mapping[type, WireResponse] = {
-    SaslHandshake: SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE),
-    SaslAuthenticate: SaslAuthenticateResponse(
-        ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
-    ),
-}
-"""Responses after a log-in, and on listeners without one."""
-
-DELEGATION_TOKENS: Mapping[type, Callable[[ErrorCode], WireResponse]] = {
-    RenewDelegationToken: DelegationTokenResponse,
-    ExpireDelegationToken: DelegationTokenResponse,
-    DescribeDelegationToken: DescribeDelegationTokenResponse,
-}
-"""Requests with an error as the whole response."""
+SASL_IS_OVER = ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
+"""Error after a log-in, and on listeners without one."""
 
 Handlers = dict[type, Handler]
 
@@ -451,17 +435,19 @@ class Parts:
             ListConfigResources: on_cluster(Operation.DESCRIBE_CONFIGS, answer_list_config_resources, self.resources),
             GetTelemetrySubscriptions: self.telemetry.answer_subscriptions,
             PushTelemetry: self.telemetry.answer_push,
-            **dict.fromkeys(SASL_IS_OVER, lambda connection, request: SASL_IS_OVER[type(request)]),
-            AlterUserScramCredentials: lambda connection, request: self.security.credentials.answer_alter(
-                request, connection.permissions
+            **dict.fromkeys(
+                (SaslHandshake, SaslAuthenticate), lambda connection, request: request.refused(*SASL_IS_OVER)
+            ),
+            AlterUserScramCredentials: on_cluster(
+                Operation.ALTER, lambda request: self.security.credentials.answer_alter(request)
             ),
             DescribeUserScramCredentials: lambda connection, request: self.security.credentials.answer_describe(
                 request, connection.permissions
             ),
             CreateDelegationToken: _refuse_new_token,
             **dict.fromkeys(
-                DELEGATION_TOKENS,
-                lambda connection, request: DELEGATION_TOKENS[type(request)](delegation_token_refusal(connection)),
+                (RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken),
+                lambda connection, request: request.refused(delegation_token_refusal(connection)),
             ),
             TxnOffsetCommit: refuse_transactions if transactions is None else transactions.commit_offsets,
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from groupcoord.broker.json_file import Document, JsonFile, Place
@@ -111,9 +111,9 @@ class Quotas(Document):
         # Applied at the end: work yields between two entries, and others may change the quotas.
         changes: dict[_Key, _Change] = {}
         refused: dict[_Key, str] = {}
-        results: list[AlteredQuotas] = []
+        keys: dict[_Key, None] = {}
         for entry in request.entries:
-            if results:
+            if keys:
                 yield None
             entity = {part.entity_type: part.entity_name for part in entry.entity}
             key = _key_of(entity)
@@ -128,10 +128,16 @@ class Quotas(Document):
                 changes[key] = _checked_change(entity, entry)
             except _QuotaError as error:
                 refused[key] = str(error)
-            results.append(AlteredQuotas(ErrorCode.NONE, None, tuple(QuotaEntity(*part) for part in key)))
+            keys[key] = None
         if not request.validate_only:
             refused |= self._apply(changes)
-        return AlterClientQuotasResponse((yield from _with_refusals(results, refused)))
+
+        def result(key: _Key) -> AlteredQuotas:
+            error_code = ErrorCode.INVALID_REQUEST if key in refused else ErrorCode.NONE
+            return AlteredQuotas(error_code, refused.get(key), tuple(QuotaEntity(*part) for part in key))
+
+        # One result per entity, refusals first.
+        return AlterClientQuotasResponse((yield from each(sorted(keys, key=lambda key: key not in refused), result)))
 
     def _apply(self, changes: Mapping[_Key, _Change]) -> dict[_Key, str]:
         limits, refused = dict(self._limits), {}
@@ -167,20 +173,6 @@ def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
         # As recorded, unknown limits can be removed.
         if not operation.remove or operation.key in known
     }
-
-
-def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]) -> Work[tuple[AlteredQuotas, ...]]:
-    """Return one result per entity, refusals first."""
-    first: dict[_Key, AlteredQuotas] = {}
-    others: dict[_Key, AlteredQuotas] = {}
-    for result in results:
-        yield None
-        key = _key_of({part.entity_type: part.entity_name for part in result.entity})
-        if key in refused:
-            first[key] = AlteredQuotas(ErrorCode.INVALID_REQUEST, refused[key], result.entity)
-        else:
-            others[key] = result
-    return (*first.values(), *others.values())
 
 
 def _key_of(entity: Entity) -> _Key:
