@@ -293,8 +293,7 @@ class GroupRequests:
         is_transactional, transactions = request.key_type == CoordinatorType.TRANSACTION, self._transactions
         # Nodes that share a log have none; clients do not retry this error.
         if is_transactional and transactions is None:
-            invalid = ErrorCode.INVALID_REQUEST
-            return FindCoordinatorResponse(tuple([FoundCoordinator(key, NO_NODE, invalid) for key in request.keys]))
+            return request.refused(ErrorCode.INVALID_REQUEST)
         nodes = connection.nodes
 
         def find(key: str) -> Work[FoundCoordinator]:
