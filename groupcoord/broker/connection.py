@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import Factory, field
+from attrs import Factory, define, field
 
 from groupcoord.broker.work import (
     Awaited,

@@ -65,7 +65,6 @@ from groupcoord.broker.work import (
     Timed,
     Timers,
     Turns,
-    Wakes,
     Work,
     decode_bounded,
     deliver_replies,
@@ -169,6 +168,8 @@ from groupcoord.wire.transaction_messages import (
 )
 
 if TYPE_CHECKING:
+    from groupcoord.broker.share.coordination import ShareCoordination
+    from groupcoord.broker.transactions.coordinator import TransactionCoordinator
     from groupcoord.storage.data_directory import DataDirectory
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
@@ -287,7 +288,8 @@ class Parts:
             else None
         )
         self.telemetry = Telemetry(self.administered.client_metrics, self.clock)
-        self.wakers: tuple[Wakes, ...] = (
+        # Their deadlines may come nearer between two ticks; `on_earlier` has a callback for each node that shares them.
+        self.wakers: tuple[Timers | ShareCoordination | TransactionCoordinator, ...] = (
             *(self.fetch_requests.timers, self.share, self.share_requests.timers),
             *(self.transactions, self.security.refusals, self.late_topics),
         )

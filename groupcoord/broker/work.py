@@ -31,6 +31,7 @@ from groupcoord.wire.api import Answered
 from groupcoord.wire.broker_messages import TopicEntry
 
 if TYPE_CHECKING:
+    from groupcoord.broker.connection import Connection
     from groupcoord.coordinator import GroupCoordinator
     from groupcoord.coordinator.share_coordinator import ShareCoordinator
 
@@ -79,14 +80,6 @@ class Timed(Protocol):
 
     def tick(self, now_ms: int) -> None:
         """Run what is due."""
-
-
-class Wakes(Timed, Protocol):
-    """Part of a broker with a deadline that may come nearer between two ticks; ``on_earlier`` has a callback for each
-    node that shares it.
-    """
-
-    on_earlier: list[Callable[[], None]]
 
 
 STALE_TIMERS_LIMIT = 64
@@ -308,18 +301,6 @@ PATIENCE_S = 0.02
 _LEVEL_COUNT = len(LEVELS_S) + 1
 
 
-class TakesTurns(Protocol):
-    """Connection or background work that waits for turns."""
-
-    cost_s: float
-    cost_at_s: float
-    is_queued: bool
-    queued_at_s: float
-
-    def take_turn(self) -> bool:
-        """Handle requests, or a portion of one, until time is up; return whether more is left."""
-
-
 @define(eq=False, repr=False, weakref_slot=False)
 class Turns:
     """Fair scheduler of connections with waiting requests: new requests before unfinished ones, then cheap clients
@@ -333,17 +314,17 @@ class Turns:
     now_s: Callable[[], float]
     _until_s: float = field(init=False, default=0.0)
     # New requests, then unfinished ones, each by recent cost.
-    _levels: tuple[deque[TakesTurns], ...] = field(
+    _levels: tuple[deque[Connection | Background], ...] = field(
         init=False, factory=lambda: tuple(deque() for _ in range(2 * _LEVEL_COUNT))
     )
     _end_s: float = field(init=False, default=0.0)
-    _first: TakesTurns | None = field(init=False, default=None)
+    _first: Connection | Background | None = field(init=False, default=None)
     _first_s: float = field(init=False, default=0.0)
     is_over: bool = field(init=False, default=False)
     has_newcomer: bool = field(init=False, default=False)
     waiting: int = field(init=False, default=0)
 
-    def go_first(self, who: TakesTurns, now_s: float) -> bool:
+    def go_first(self, who: Connection | Background, now_s: float) -> bool:
         """Return whether a request that has just arrived is handled without queueing; its cost counts from now on."""
         first = self._first
         if first is not None:
@@ -370,11 +351,11 @@ class Turns:
     def is_time_up(self) -> bool:
         return self.now_s() >= self._until_s
 
-    def add(self, who: TakesTurns) -> None:
+    def add(self, who: Connection | Background) -> None:
         if not who.is_queued:
             self._add(who, self.now_s(), 0)
 
-    def _add(self, who: TakesTurns, now_s: float, first_level: int) -> None:
+    def _add(self, who: Connection | Background, now_s: float, first_level: int) -> None:
         who.is_queued = True
         who.queued_at_s = now_s
         self.waiting += 1
@@ -399,7 +380,7 @@ class Turns:
         self.has_newcomer = False
         return self.waiting > 0
 
-    def _run_next(self, level: deque[TakesTurns], start_s: float) -> float:
+    def _run_next(self, level: deque[Connection | Background], start_s: float) -> float:
         who = level.popleft()
         self._until_s = start_s + PORTION_S
         has_more = who.take_turn()
@@ -414,14 +395,14 @@ class Turns:
             self._add(who, now_s, _LEVEL_COUNT)
         return now_s
 
-    def _level(self, who: TakesTurns, now_s: float) -> int:
+    def _level(self, who: Connection | Background, now_s: float) -> int:
         # Nearly always.
         if who.cost_s <= LEVELS_S[0]:
             return 0
         self._forget_cost(who, now_s)
         return sum(who.cost_s > bound_s for bound_s in LEVELS_S)
 
-    def _forget_cost(self, who: TakesTurns, now_s: float) -> None:
+    def _forget_cost(self, who: Connection | Background, now_s: float) -> None:
         who.cost_s *= 0.5 ** ((now_s - who.cost_at_s) / HALF_LIFE_S)
         who.cost_at_s = now_s
 
