@@ -8,6 +8,8 @@ from contextlib import suppress
 from types import GeneratorType
 from typing import Any
 
+from attrs import define, field
+
 from groupcoord.broker.cluster.leadership import NOBODY, Leadership
 from groupcoord.broker.cluster.metadata import Features
 from groupcoord.broker.cluster.quotas import Quotas
@@ -36,6 +38,7 @@ from groupcoord.wire.security_messages import AlterUserScramCredentials, CreateA
 logger = logging.getLogger("groupcoord.host")
 
 
+@define(eq=False)
 class Nodes:
     """Nodes of a server, often one.
 
@@ -45,19 +48,13 @@ class Nodes:
         before_unload: called with a partition of ``__consumer_offsets`` before its coordinator unloads it.
     """
 
-    def __init__(
-        self,
-        leadership: Leadership,
-        topics: TopicRegistry,
-        data: TopicData | None = None,
-    ) -> None:
-        self.leadership = leadership
-        self._data = data
-        self.before_unload: Callable[[int], None] = lambda index: None
-        self.coordinators: dict[int, GroupCoordinator] = {}
-        self.transactions: TransactionCoordinator | None = None
-        self.share: ShareCoordination | None = None
-        self._topics = topics
+    leadership: Leadership
+    _topics: TopicRegistry
+    _data: TopicData | None = None
+    before_unload: Callable[[int], None] = field(init=False, default=lambda index: None)
+    coordinators: dict[int, GroupCoordinator] = field(init=False, factory=dict)
+    transactions: TransactionCoordinator | None = field(init=False, default=None)
+    share: ShareCoordination | None = field(init=False, default=None)
 
     @property
     def has_transactions(self) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define
+from attrs import define, field
 
 from groupcoord.broker.work import Work, each, portions
 from groupcoord.config.settings import INT32_MAX
@@ -136,17 +136,15 @@ def _by_topic(fetched: Fetched) -> Work[tuple[TopicNameOrIdEntry[FetchedPartitio
     return (yield from each(gathered, lambda topic: TopicNameOrIdEntry(topic[0], topic[1], tuple(topic[2]))))
 
 
+@define(eq=False)
 class FetchSessions:
     """Fetch sessions of all clients."""
 
-    def __init__(
-        self, slots: int, now_ms: Callable[[], int], new_id: Callable[[int, int], int] = _random_session_id
-    ) -> None:
-        self._slots = slots
-        self._now_ms = now_ms
-        self._new_id = new_id
-        self._sessions: OrderedDict[int, _Session] = OrderedDict()  # least recently used first
-        self._partition_count = 0
+    _slots: int
+    _now_ms: Callable[[], int]
+    _new_id: Callable[[int, int], int] = _random_session_id
+    _sessions: OrderedDict[int, _Session] = field(init=False, factory=OrderedDict)  # least recently used first
+    _partition_count: int = field(init=False, default=0)
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
+from attrs import define
+
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
@@ -253,20 +255,16 @@ def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], factor:
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
+@define(eq=False)
 class TopicRequests:
     """Handlers of topic and config requests that notify group coordinators of changes."""
 
-    def __init__(
-        self,
-        data: TopicData,
-        resources: Resources,
-        nodes: Nodes,
-        notices: Notices,
-    ) -> None:
-        self._config, self._topics, self._data = data.config, data.topics, data
-        self._nodes = nodes
-        self._notices = notices
-        self._resources = resources
+    _data: TopicData
+    _resources: Resources
+    _nodes: Nodes
+    _notices: Notices
+
+    def __attrs_post_init__(self) -> None:
         self._apply_broker_configs()
 
     def _apply_broker_configs(self) -> None:
@@ -276,11 +274,11 @@ class TopicRequests:
         self._data.whole.use_broker_configs(layers)
 
     def metadata(self, connection: Connection, request: Metadata) -> Work[WireResponse | None]:
-        auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
+        auto_creates, leadership = self._data.config.auto_create_topics_enable, self._nodes.leadership
         response = yield from answer_metadata(
             request,
             leadership,
-            self._topics,
+            self._data.topics,
             connection.permissions,
             auto_creates=auto_creates,
             addresses=connection.nodes,
@@ -296,7 +294,7 @@ class TopicRequests:
         return response
 
     def create(self, request: CreateTopics, permissions: Permissions = UNRESTRICTED) -> Work[CreateTopicsResponse]:
-        config, leadership, layers = self._config, self._nodes.leadership, self._resources.layers
+        config, leadership, layers = self._data.config, self._nodes.leadership, self._resources.layers
         times_named, distinct = yield from _by_name(request.topics)
         may_create_all, refusals, total = permissions.on_cluster(Operation.CREATE), dict[str, TopicError](), 0
         for number, (name, topic) in enumerate(distinct.items(), 1):
@@ -381,7 +379,7 @@ class TopicRequests:
                 refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             elif permissions.on_topic(name, Operation.ALTER):
                 # Unknown topics fail by themselves.
-                total += max(topic.count - (self._topics.partition_count(name) or topic.count), 0)
+                total += max(topic.count - (self._data.topics.partition_count(name) or topic.count), 0)
             else:
                 refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
 
@@ -414,7 +412,7 @@ class TopicRequests:
         return CreatePartitionsResponse(results)
 
     def delete(self, request: DeleteTopics, permissions: Permissions = UNRESTRICTED) -> Work[DeleteTopicsResponse]:
-        topics = self._topics
+        topics = self._data.topics
         if permissions.on_cluster(Operation.DELETE):
             permissions = UNRESTRICTED
         times_named = Counter[TopicReference]()
@@ -478,7 +476,10 @@ class TopicRequests:
     def reloaded(self, before: Sequence[Topic]) -> None:
         self._apply_broker_configs()
         # A deleted topic may exist again under its name.
-        former, current = {topic.topic_id: topic for topic in before}, {topic.topic_id: topic for topic in self._topics}
+        former, current = (
+            {topic.topic_id: topic for topic in before},
+            {topic.topic_id: topic for topic in self._data.topics},
+        )
         for topic_id in former.keys() - current.keys():
             self._deleted(former[topic_id])
         created = [topic.name for topic_id, topic in current.items() if topic_id not in former]
@@ -509,7 +510,7 @@ class TopicRequests:
                 yield None
             some: list[Result] = []
             try:
-                with self._topics.edit(dry_run=dry_run) as edit:
+                with self._data.topics.edit(dry_run=dry_run) as edit:
                     for item in portion:
                         try:
                             some.append(change(edit, item))
