@@ -35,7 +35,7 @@ _SCHEMAS = parse_structures(
     """,
     made={},
 )
-_FORM = Form(is_dict=True, is_strict=False, is_protocol=True, is_of_tools=True)
+_FORM = Form(is_dict=True, is_lenient=True, is_of_tools=True)
 UNREADABLE = (StructError, IndexError, ValueError)
 """Errors of readers and writers, MalformedError among them."""
 

@@ -57,7 +57,7 @@ from groupcoord.core.share_state.records import ShareStateRecord
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.schemas import GROUP_AND_TOPIC, SCHEMAS, RecordType
 from groupcoord.records.share_state import encode_share_state
-from groupcoord.schema.engine import LENIENT, MADE, Structure, read_whole, reader_of, writer_of
+from groupcoord.schema.engine import MADE, PROTOCOL, Structure, read_whole, reader_of, writer_of
 from groupcoord.schema.primitives import MalformedError, Reader, Writer, topic_id_of
 
 LEGACY_OFFSET_COMMIT_KEY = 0
@@ -400,7 +400,7 @@ def value_writer(record_type: RecordType, version: int) -> Writer:
 @cache
 def _value_readers(record_type: RecordType, version: int) -> tuple[Reader[Any], Reader[Any]]:
     is_flexible, value = _is_flexible(record_type, version), SCHEMAS[record_type].value
-    return reader_of(value, version, is_flexible, MADE), reader_of(value, version, is_flexible, LENIENT)
+    return reader_of(value, version, is_flexible, MADE), reader_of(value, version, is_flexible, PROTOCOL)
 
 
 def _is_flexible(record_type: RecordType, version: int) -> bool:

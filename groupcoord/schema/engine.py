@@ -40,7 +40,6 @@ from attrs import NOTHING, fields as attributes_of
 from groupcoord.schema import primitives
 from groupcoord.schema.primitives import (
     FLEXIBLE,
-    LENIENT_FLEXIBLE,
     PLAIN,
     STRICT_FLEXIBLE,
     STRICT_PLAIN,
@@ -186,29 +185,25 @@ class Form(NamedTuple):
 
     Attributes:
         is_dict: structures are dicts; otherwise they are ``Structure.made``.
-        is_strict: only what a broker writes is accepted: minimal varints, tags in order, each as long as it states.
-        is_protocol: the leniency of Kafka's protocol: UTF-8 as Java reads it; None is written as an empty string where
-            null is not allowed.
+        is_lenient: everything that a broker reads is accepted, and None is written as an empty string where null is not
+            allowed; otherwise only what a broker writes: minimal varints, tags in order, each as long as it states.
         is_of_tools: UUIDs are text, arrays are lists, unknown tags are kept.
     """
 
     is_dict: bool
-    is_strict: bool = True
-    is_protocol: bool = False
+    is_lenient: bool = False
     is_of_tools: bool = False
 
     def dialect(self, flexible: bool) -> Dialect:
-        if self.is_protocol:
+        if self.is_lenient:
             return FLEXIBLE if flexible else PLAIN
-        if self.is_strict or not flexible:
-            return STRICT_FLEXIBLE if flexible else STRICT_PLAIN
-        return LENIENT_FLEXIBLE
+        return STRICT_FLEXIBLE if flexible else STRICT_PLAIN
 
 
 TOOLS = Form(is_dict=True, is_of_tools=True)
-MADE, LENIENT = Form(is_dict=False), Form(is_dict=False, is_strict=False)
-"""Records for the coordinator: only as brokers write them, or as brokers read them."""
-PROTOCOL, PROTOCOL_DICTS = (Form(is_dict, is_strict=False, is_protocol=True) for is_dict in (False, True))
+MADE = Form(is_dict=False)
+"""Records for the coordinator."""
+PROTOCOL, PROTOCOL_DICTS = (Form(is_dict, is_lenient=True) for is_dict in (False, True))
 
 
 @lru_cache(1_024)
@@ -476,8 +471,8 @@ def _make_source(
 def _read_tagged_fields(
     known: Mapping[int | None, tuple[str | int, Reader[Any], Any]], form: Form, data: bytes, position: int
 ) -> tuple[dict[Any, Any], int]:
-    """Return tagged fields by name or number. As in Kafka, the protocol ignores the stated size of a known one."""
-    is_strict = form.is_strict
+    """Return tagged fields by name or number. As in Kafka, lenient readers ignore the stated size of a known one."""
+    is_strict = not form.is_lenient
     read_uvarint = primitives.read_minimal_uvarint if is_strict else primitives.read_uvarint
     found: dict[Any, Any] = {}
     unknown: list[tuple[int, bytes]] = []
@@ -496,7 +491,7 @@ def _read_tagged_fields(
         end = position + size
         key, read_field, default = known[tag]
         found[key], position = read_field(data, position)
-        if position != end and not form.is_protocol:
+        if position != end and is_strict:
             raise MalformedError(f"tag {tag} is not as long as it states")
         if is_strict and not form.is_dict and found[key] == default:
             raise MalformedError(f"tag {tag} has its default value, which is not written")
@@ -516,7 +511,7 @@ def _field_reader(field: Field, version: int, flexible: bool, form: Form) -> Rea
     if isinstance(kind, Structure):
         read = reader_of(kind, version, flexible, form)
         return (
-            partial(_read_nullable_structure, read, field.tag is not None, form.is_strict) if field.nullable else read
+            partial(_read_nullable_structure, read, field.tag is not None, form.is_lenient) if field.nullable else read
         )
     if isinstance(kind, Array):
         read_length = dialect.read_nullable_array_length if field.nullable else dialect.read_array_length
@@ -552,13 +547,13 @@ def _read_uuid_text(data: bytes, position: int) -> tuple[str, int]:
 
 
 def _read_nullable_structure(
-    read: Reader[Any], is_tagged: bool, is_strict: bool, data: bytes, position: int
+    read: Reader[Any], is_tagged: bool, is_lenient: bool, data: bytes, position: int
 ) -> tuple[Any, int]:
     """Read a structure behind its presence: a varint, 0 for null, if it is tagged; else an int8, negative for null."""
     presence = data[position]
     if (presence == 0) if is_tagged else (presence >= 0x80):
         return None, position + 1
-    if is_strict and presence != 1:
+    if presence != 1 and not is_lenient:
         raise MalformedError(f"the presence of a structure is {presence}")
     return read(data, position + 1)
 
@@ -635,9 +630,9 @@ def _part_source(source: Source, present: _Present, value: str, version: int, fl
     number, field, _ = present
     if field.type is UUID and not form.is_dict:
         return f"{value}.bytes"
-    if field.type is STRING and form.is_protocol and not field.nullable:
+    if field.type is STRING and form.is_lenient and not field.nullable:
         return f"{source.use(f'write{number}', form.dialect(flexible).write_string)}({value} or '')"
-    if field.type is STRING and form.is_protocol:
+    if field.type is STRING and form.is_lenient:
         dialect = form.dialect(flexible)
         null, write = dialect.write_nullable_string(None), source.use(f"write{number}", dialect.write_string)
         return f"({null!r} if {value} is None else {write}({value}))"
@@ -699,13 +694,13 @@ def _field_writer(field: Field, version: int, flexible: bool, form: Form) -> Wri
     if kind is UUID:
         if form.is_of_tools:
             return uuid_bytes
-        return (lambda value: (value or ZERO_UUID).bytes) if form.is_protocol else attrgetter("bytes")
+        return (lambda value: (value or ZERO_UUID).bytes) if form.is_lenient else attrgetter("bytes")
     if kind is STRING:
         write_string = dialect.write_nullable_string if field.nullable else dialect.write_string
-        if not form.is_protocol:
+        if not form.is_lenient:
             return partial(_write_named_string, field.name, write_string)
         return write_string if field.nullable else lambda text: write_string(text or "")
-    return dialect.write_nullable_bytes if field.nullable or form.is_protocol else dialect.write_bytes
+    return dialect.write_nullable_bytes if field.nullable or form.is_lenient else dialect.write_bytes
 
 
 def _write_named_string(name: str, write: Writer, value: str | None) -> bytes:
@@ -721,7 +716,7 @@ def _write_named_string(name: str, write: Writer, value: str | None) -> bytes:
 def _array_writer(field: Field, kind: Array, version: int, flexible: bool, form: Form) -> Writer:
     write_length = form.dialect(flexible).write_length
     null, empty, one = write_length(-1), write_length(0), write_length(1)
-    allows_null = field.nullable or form.is_protocol
+    allows_null = field.nullable or form.is_lenient
     write_element = element_writer(kind, version, flexible, form)
     code = kind.element.code if isinstance(kind.element, Scalar) else None
 

@@ -432,5 +432,3 @@ def _minimal_length(data: bytes, position: int) -> tuple[int, int]:
 
 STRICT_PLAIN = _strict(PLAIN, _int16_length, read_int32_length)
 STRICT_FLEXIBLE = _strict(FLEXIBLE, _minimal_length, _minimal_length)
-LENIENT_FLEXIBLE = _strict(FLEXIBLE, read_compact_length, read_compact_length)
-"""Strict except for varint lengths longer than necessary, which brokers read but do not write."""
