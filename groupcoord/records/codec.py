@@ -24,13 +24,7 @@ from groupcoord.core.log.records import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ZERO_UUID,
-    ConsumerGroupCurrentMemberAssignmentRecord,
-    ConsumerGroupMemberMetadataRecord,
-    ConsumerGroupMetadataRecord,
-    ConsumerGroupPartitionMetadataRecord,
-    ConsumerGroupRegularExpressionRecord,
-    ConsumerGroupTargetAssignmentMemberRecord,
-    ConsumerGroupTargetAssignmentMetadataRecord,
+    ConsumerGroupRecord,
     GroupMetadataRecord,
     GroupRecord,
     GroupTombstone,
@@ -39,18 +33,8 @@ from groupcoord.core.log.records import (
     OpaqueRecord,
     Record,
     RecordKey,
-    ShareGroupCurrentMemberAssignmentRecord,
-    ShareGroupMemberMetadataRecord,
-    ShareGroupMetadataRecord,
-    ShareGroupStatePartitionMetadataRecord,
-    ShareGroupTargetAssignmentMemberRecord,
-    ShareGroupTargetAssignmentMetadataRecord,
-    StreamsGroupCurrentMemberAssignmentRecord,
-    StreamsGroupMemberMetadataRecord,
-    StreamsGroupMetadataRecord,
-    StreamsGroupTargetAssignmentMemberRecord,
-    StreamsGroupTargetAssignmentMetadataRecord,
-    StreamsGroupTopologyRecord,
+    ShareGroupRecord,
+    StreamsGroupRecord,
     TransactionMarker,
 )
 from groupcoord.core.share_state.records import ShareStateRecord
@@ -328,28 +312,13 @@ def _encode_marker(record: TransactionMarker) -> tuple[bytes, bytes | None]:
     return _marker_key.pack(0, marker_type), _marker_value.pack(0, record.coordinator_epoch)
 
 
-RECORD_CLASSES: dict[RecordType, type] = {
+RECORD_CLASSES: dict[RecordType, type[Any]] = {
     RecordType.OFFSET_COMMIT: OffsetCommitRecord,
     RecordType.GROUP_METADATA: GroupMetadataRecord,
-    RecordType.CONSUMER_GROUP_METADATA: ConsumerGroupMetadataRecord,
-    RecordType.CONSUMER_GROUP_PARTITION_METADATA: ConsumerGroupPartitionMetadataRecord,
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA: ConsumerGroupMemberMetadataRecord,
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: ConsumerGroupTargetAssignmentMetadataRecord,
-    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: ConsumerGroupTargetAssignmentMemberRecord,
-    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: ConsumerGroupCurrentMemberAssignmentRecord,
-    RecordType.SHARE_GROUP_MEMBER_METADATA: ShareGroupMemberMetadataRecord,
-    RecordType.SHARE_GROUP_METADATA: ShareGroupMetadataRecord,
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: ShareGroupTargetAssignmentMetadataRecord,
-    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: ShareGroupTargetAssignmentMemberRecord,
-    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: ShareGroupCurrentMemberAssignmentRecord,
-    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA: ShareGroupStatePartitionMetadataRecord,
-    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: ConsumerGroupRegularExpressionRecord,
-    RecordType.STREAMS_GROUP_METADATA: StreamsGroupMetadataRecord,
-    RecordType.STREAMS_GROUP_MEMBER_METADATA: StreamsGroupMemberMetadataRecord,
-    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: StreamsGroupTargetAssignmentMetadataRecord,
-    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: StreamsGroupTargetAssignmentMemberRecord,
-    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: StreamsGroupCurrentMemberAssignmentRecord,
-    RecordType.STREAMS_GROUP_TOPOLOGY: StreamsGroupTopologyRecord,
+    **{
+        RecordType(kind.RECORD_TYPE): kind
+        for kind in get_args(ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord)
+    },
 }
 
 
