@@ -27,16 +27,10 @@ _FIRST_OUTPUT_BYTES = 65_536
 
 _unpack_int32_from = Struct(">i").unpack_from
 _pack_int32 = Struct(">i").pack
-_pack_little_uint32 = Struct("<I").pack
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE = 0x08
 _LZ4_DICTIONARY_ID = 0x01
-_LZ4_DESCRIPTOR = b"\x60\x40"
-"""Version 1, independent blocks, each of at most 64 KiB."""
-_LZ4_BLOCK_BYTES = 65_536
-_LZ4_NOT_COMPRESSED = 0x8000_0000
-_LZ4_END = bytes(4)
 _XXH32_PRIMES = (2_654_435_761, 2_246_822_519, 3_266_489_917, 668_265_263, 374_761_393)
 _UINT32 = 0xFFFF_FFFF
 
@@ -217,22 +211,11 @@ def _snappy(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def lz4_frame(data: bytes, *, checksum_from: int = 4) -> bytes:
-    """Return an LZ4 frame of independent blocks, the only ones that Kafka reads and writes.
-
-    ``checksum_from``: start of the bytes that the header's checksum covers: after the magic number, or 0, as writers of
-    message format v0 had it (KAFKA-3160).
-    """
-    header = _LZ4_MAGIC + _LZ4_DESCRIPTOR
-    parts = [header, bytes((xxh32_short(header[checksum_from:]) >> 8 & 0xFF,))]
-    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        block = data[start : start + _LZ4_BLOCK_BYTES]
-        compressed = bytes(cramjam.lz4.compress_block(block, store_size=False))
-        if len(compressed) < len(block):
-            parts += (_pack_little_uint32(len(compressed)), compressed)
-        else:
-            parts += (_pack_little_uint32(len(block) | _LZ4_NOT_COMPRESSED), block)
-    return b"".join((*parts, _LZ4_END))
+def lz4_frame(data: bytes) -> bytes:
+    """Return an LZ4 frame of independent blocks, the only ones that Kafka reads and writes."""
+    frame = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    frame.compress(data)
+    return bytes(frame.finish())
 
 
 _COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {

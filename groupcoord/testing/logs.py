@@ -24,7 +24,7 @@ from groupcoord.records.batches import (
     seal,
     sized,
 )
-from groupcoord.records.compression import Compression, compress, lz4_frame
+from groupcoord.records.compression import Compression, compress, xxh32_short
 from groupcoord.records.legacy import MAGIC_V0, MAGIC_V1
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.typed import TypedRecord, build_record
@@ -199,7 +199,8 @@ def encode_messages(
     )
     compressed = compress(codec, inner)
     if magic == MAGIC_V0 and codec is Compression.LZ4:
-        compressed = lz4_frame(inner, checksum_from=0)
+        # Their checksum covers the magic number, too (KAFKA-3160).
+        compressed = compressed[:6] + bytes((xxh32_short(compressed[:6]) >> 8 & 0xFF,)) + compressed[7:]
     timestamp_ms = max(record[1] for record in records) if append_time_ms is None else append_time_ms
     return _message(magic, codec | time_bit, records[-1][0], timestamp_ms, None, compressed)
 
