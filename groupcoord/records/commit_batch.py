@@ -1,4 +1,4 @@
-"""Batches of commits and of offset tombstones, written and read by columns.
+"""Batches of commits, written and read by columns.
 
 The bytes are those of :func:`~groupcoord.records.codec.encode_record` and
 :func:`~groupcoord.records.batches.encode_batch`, joined from parts that the records of a commit share. When a log is
@@ -9,7 +9,7 @@ the general path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from struct import (
@@ -27,9 +27,6 @@ from groupcoord.core.log.records import (
     ZERO_UUID,
     CommitRecords,
     CommittedTopic,
-    GroupTombstone,
-    OffsetTombstone,
-    Record,
     RecordForm,
     make_commit_kind,
     make_committed_topic,
@@ -44,13 +41,11 @@ from groupcoord.records.batches import (
     record_starts,
 )
 from groupcoord.records.codec import (
-    OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE_VERSION,
-    encode_record,
     offset_key_names,
     offset_key_strings,
 )
-from groupcoord.schema.primitives import STRING_BYTES_MAX, MalformedError, topic_id_of, write_uvarint, write_varint
+from groupcoord.schema.primitives import MalformedError, topic_id_of, write_uvarint, write_varint
 
 _pack_partition = Struct(">i").pack
 _pack_tail = Struct(">q2x").pack  # neither tags nor headers
@@ -368,59 +363,3 @@ def _collect(
     for start, end in pairwise([0, *breaks, count]):
         columns = (indexes[start:end], offsets[start:end], leader_epochs[start:end], texts[start:end])
         found.append(_make_found((base_offset + places[start], strings, *columns, rest, form)))
-
-
-_pack_length = Struct(">h").pack
-_SMALL = len(VARINTS)
-_END = write_varint(-1) + b"\x00"
-"""A null value and no headers."""
-
-
-def encode_tombstone_batch(
-    base_offset: int, records: Sequence[Record], timestamp_ms: int, leader_epoch: int
-) -> bytes | None:
-    """Return the batch of tombstones of offsets and groups; arguments are as for ``encode_batch``.
-
-    Returns:
-        None if there are other records, or an offset's name can't be encoded: then use ``encode_batch``.
-
-    Raises:
-        struct.error: a number does not fit its field.
-        RecordEncodingError: a group id can't be encoded.
-    """
-    parts: list[bytes] = []
-    group_id = topic = None
-    group_name = head = b""
-    try:
-        for slot, record in zip(record_starts(0, len(records)), records, strict=True):
-            if type(record) is OffsetTombstone and record.key_version == OFFSET_COMMIT_KEY:
-                if record.group_id != group_id:
-                    group_id, topic = record.group_id, None
-                    # Without the length of the empty topic.
-                    group_name = offset_key_names(group_id, "")[: -len(_pack_length(0))]
-                if record.topic != topic:
-                    topic = record.topic
-                    if topic.isascii() and len(topic) <= STRING_BYTES_MAX:
-                        names = group_name + _pack_length(len(topic)) + topic.encode("ascii")
-                    else:
-                        names = offset_key_names(group_id, topic)
-                    head = write_varint(len(names) + _PARTITION_BYTES) + names
-                body = b"%b%b%b%b" % (slot, head, _pack_partition(record.partition), _END)
-            elif type(record) is GroupTombstone:
-                key, _ = encode_record(record)
-                body = b"%b%b%b%b" % (slot, write_varint(len(key)), key, _END)
-            else:
-                return None
-            size = len(body)
-            parts += (VARINTS[size] if size < _SMALL else write_varint(size), body)
-    except (MalformedError, UnicodeEncodeError):
-        return None  # encode_record raises the error with the name of the field
-    return frame_records(
-        base_offset,
-        parts,
-        len(records),
-        timestamp_ms,
-        leader_epoch=leader_epoch,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-    )

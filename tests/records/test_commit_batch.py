@@ -14,18 +14,15 @@ from groupcoord.core.columns import offset_columns
 from groupcoord.core.log.records import (
     CommitRecords,
     CommittedTopic,
-    GroupTombstone,
     OffsetCommitRecord,
-    OffsetTombstone,
     Record,
     topic_of_record,
 )
 from groupcoord.records import commit_batch
 from groupcoord.records.batches import Batch, emptied, encode_batch, iter_batches, raw_records, rewritten
 from groupcoord.records.codec import RecordEncodingError, decode_control, decode_record, encode_record
-from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch, read_commits
+from groupcoord.records.commit_batch import encode_commit_batch, read_commits
 from groupcoord.testing.logs import GeneratedLog, logs
-from tests.records.consumer_group_records import consumer_group_tombstones
 from tests.tables import as_one_test
 
 Pair = tuple[bytes, bytes | None]
@@ -305,54 +302,3 @@ def test_hostile_records_are_refused_quietly(draw: st.DataObject) -> None:
         assert found_in(batch) is None
     else:
         check(batch)
-
-
-# ---------------------------------------------------------------- tombstones
-
-
-GROUP_NAMES = st.sampled_from(["", "a", "b", "größe", "x" * 100, "y" * 300])
-OFFSETS = st.builds(OffsetTombstone, GROUP_NAMES, GROUP_NAMES, st.integers(-(2**31), 2**31 - 1))
-GROUPS = st.builds(GroupTombstone, GROUP_NAMES) | consumer_group_tombstones(GROUP_NAMES, GROUP_NAMES)
-
-
-def usual_tombstones(base_offset: int, records: list[Record], leader_epoch: int) -> bytes:
-    """Return the batch as every other append makes it."""
-    encoded = [(*encode_record(record), TIMESTAMP_MS) for record in records]
-    return encode_batch(base_offset, encoded, leader_epoch=leader_epoch)
-
-
-@given(st.lists(OFFSETS | OFFSETS | GROUPS, min_size=1, max_size=100), st.integers(0, 2**62), st.integers(0, 2**31 - 1))
-def test_the_bytes_of_tombstones_are_the_same(records: list[Record], base_offset: int, leader_epoch: int) -> None:
-    """For tombstones of any offsets and groups, in any order."""
-    quick = encode_tombstone_batch(base_offset, records, TIMESTAMP_MS, leader_epoch)
-    assert quick == usual_tombstones(base_offset, records, leader_epoch)
-
-
-@pytest.mark.parametrize("count", [63, 65, 8_191, 8_193])
-def test_large_deletions_are_the_same(count: int) -> None:
-    """Offsets inside the batch that need two or three bytes are written as such."""
-    records: list[Record] = [OffsetTombstone("group", "topic", index) for index in range(count)]
-    assert encode_tombstone_batch(0, records, TIMESTAMP_MS, 0) == usual_tombstones(0, records, 0)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        OffsetCommitRecord("group", "topic", 0, 1),
-        OffsetTombstone("group", "topic", 0, key_version=0),
-        OffsetTombstone("group", "t" * 32_768, 0),
-        OffsetTombstone("g" * 32_768, "topic", 0),
-        OffsetTombstone("group", "\udc80", 0),
-    ],
-    ids=["commit", "key version", "topic", "group", "surrogate"],
-)
-def test_all_but_plain_tombstones_are_declined(other: Record) -> None:
-    """A record that needs another form, or can't be written, sends its whole append the usual way."""
-    assert encode_tombstone_batch(0, [other], TIMESTAMP_MS, 0) is None
-    assert encode_tombstone_batch(0, [OffsetTombstone("a", "b", 0), other], TIMESTAMP_MS, 0) is None
-
-
-def test_a_group_whose_name_is_too_long() -> None:
-    """Its tombstone cannot be encoded."""
-    with pytest.raises(RecordEncodingError):
-        encode_tombstone_batch(0, [GroupTombstone("g" * 32_768)], TIMESTAMP_MS, 0)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.config.settings import INT64_MAX
-from groupcoord.core.log.records import OFFSETS_TOPIC, CommitRecords, OffsetTombstone, Record
+from groupcoord.core.log.records import OFFSETS_TOPIC, CommitRecords
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
     LoadedCommits,
@@ -30,7 +30,7 @@ from groupcoord.log_store import (
     Ticket,
 )
 from groupcoord.records.codec import RecordEncodingError
-from groupcoord.records.commit_batch import encode_commit_batch, encode_tombstone_batch
+from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.storage.compaction.cleaner import Cleaner, CleanerCheckpoint, Logs
 from groupcoord.storage.compaction.compactable_logs import CompactableLog, InterruptedSwapError
 from groupcoord.storage.data_directory import DirectoryLock
@@ -150,17 +150,13 @@ class SegmentLogStore:
             log = self._usable(partition)
         try:
             # Encoded as columns, which saves an object per offset.
-            if type(records) is LogRecords:
-                values, now_ms = records.values, records.timestamp_ms
-                if type(values) is CommitRecords:
-                    count = values.record_count
-                    batch = encode_commit_batch(log.end_offset, values, now_ms, log.leader_epoch)
-                else:
-                    batch, count = self._encode_tombstones(log, values, now_ms), len(values)
+            if type(records) is LogRecords and type(values := records.values) is CommitRecords:
+                now_ms = records.timestamp_ms
+                batch = encode_commit_batch(log.end_offset, values, now_ms, log.leader_epoch)
                 # The general encoder raises the error with the size.
                 if batch is None or len(batch) > self._batch_bytes_max:
                     batch = self._encode(log, records)
-                return log.append_encoded(batch, count, now_ms, self._settings)
+                return log.append_encoded(batch, values.record_count, now_ms, self._settings)
             batch, now_ms = self._encode(log, records), max(record.timestamp_ms for record in records)
             base_offset = log.append_encoded(batch, len(records), now_ms, self._settings)
         except FailedLogError:
@@ -409,13 +405,6 @@ class SegmentLogStore:
         log.let_go()
 
     # ------------------------------------------------------------ writing
-
-    @staticmethod
-    def _encode_tombstones(log: SegmentLog, values: Sequence[Record], now_ms: int) -> bytes | None:
-        """Return the batch of tombstones of offsets, or None for other records."""
-        if not values or type(values[0]) is not OffsetTombstone:
-            return None
-        return encode_tombstone_batch(log.end_offset, values, now_ms, log.leader_epoch)
 
     def _encode(self, log: SegmentLog, records: Sequence[LogRecord]) -> bytes:
         if not records:
