@@ -9,10 +9,12 @@ more. A connection counts for ``max.connections`` until its socket is closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import math
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from groupcoord.broker.broker import Broker
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.log_lines import RateLimitedLogger
-from groupcoord.broker.security.principals import ClientPrincipal, UnmappedNameError
+from groupcoord.broker.security.principals import ClientPrincipal, NewPrincipal, UnmappedNameError
 from groupcoord.broker.work import Job
 from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.messages import Node
@@ -31,13 +33,12 @@ from groupcoord.log_store import FlushingStore, LogStoreError
 
 if TYPE_CHECKING:
     from groupcoord.broker.security.security import Security
-    from groupcoord.broker.security.settings import Listener, TlsListener
+    from groupcoord.broker.security.settings import Listener
 
 
 WRITE_LIMIT_BYTES = 1024 * 1024
 DRAIN_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 5.0
-HANDSHAKE_TIMEOUT_S = 10.0
 
 CLOSED = "closed the connection of %s: %s"
 
@@ -65,14 +66,11 @@ def kafka_host(address: str) -> str:
 
 
 class Peer(asyncio.Protocol):
-    """One socket of a server, with TLS if its listener has it."""
+    """One socket of a server."""
 
-    def __init__(self, server: Server, listener: str, tls: TlsListener | None, peer_name: tuple[Any, ...]) -> None:
+    def __init__(self, server: Server, listener: str = "") -> None:
         self._server = server
-        self._listener = listener
-        self._tls = tls
-        self._client_host = kafka_host(peer_name[0])
-        self.address = f"{peer_name[0]}:{peer_name[1]}"
+        self.listener = listener
         self._drain_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._is_reading = True
@@ -80,20 +78,23 @@ class Peer(asyncio.Protocol):
         self._has_ended = False
         self.connection: Connection | None = None
         self.transport: asyncio.Transport
+        self.address = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
+        peer_name = self.transport.get_extra_info("peername")
+        if peer_name is None:  # the peer has disconnected already
+            self.transport.abort()
+            return
+        self.address = f"{peer_name[0]}:{peer_name[1]}"
+        sock = self.transport.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.transport.set_write_buffer_limits(high=WRITE_LIMIT_BYTES)
-        self.connection = self._server._accept(self, self._client_host, self._listener)
+        self.connection = self._server.accept(self, kafka_host(peer_name[0]), sock.fileno())
         if self.connection is None:
             self.transport.abort()
-        elif self._tls is not None and self._tls.new_principal is not None:
-            try:
-                principal = self._tls.new_principal(self.transport.get_extra_info("peercert"))
-                self.connection.principal = ClientPrincipal(principal, self._client_host)
-            except UnmappedNameError as error:
-                self.disconnect(str(error))
 
     def data_received(self, data: bytes) -> None:
         connection, server = self.connection, self._server
@@ -117,8 +118,7 @@ class Peer(asyncio.Protocol):
             self._arm_close_timer()
         else:
             self.disconnect("the peer has ended it", logging.DEBUG)
-        # A session of TLS has no half-closed state.
-        return self._tls is None
+        return True
 
     def flush(self, now_s: float) -> None:
         connection = self.connection
@@ -172,7 +172,7 @@ class Peer(asyncio.Protocol):
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
-        self._server._forget(self, connection)
+            self._server.forget(connection)
 
     def disconnect(self, reason: str, level: int = logging.WARNING) -> None:
         """Close the connection and log the reason. Earlier responses are still sent, unless the peer does not read."""
@@ -209,6 +209,110 @@ class Peer(asyncio.Protocol):
         if self._drain_timer is not None:
             self._drain_timer.cancel()
             self._drain_timer = None
+
+
+HANDSHAKE_TIMEOUT_S = 10.0
+_READ_BYTES = 256 * 1024
+
+
+class TlsTransport:
+    """Encrypting transport; other methods are those of the inner one."""
+
+    def __init__(self, transport: Any, tls: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> None:
+        self._transport = transport
+        self._tls = tls
+        self._outgoing = outgoing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes | memoryview) -> None:
+        if not self._transport.is_closing():
+            self._tls.write(data)
+            self.send_pending()
+
+    def writelines(self, parts: list[bytes | memoryview]) -> None:
+        if not self._transport.is_closing():
+            for part in parts:
+                self._tls.write(part)
+            self.send_pending()
+
+    def send_pending(self) -> None:
+        data = self._outgoing.read()
+        if data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+            self.send_pending()
+        self._transport.close()
+
+
+class TlsPeer(Peer):
+    """Socket of a listener with TLS."""
+
+    def __init__(
+        self, server: Server, listener: str, context: ssl.SSLContext, new_principal: NewPrincipal | None
+    ) -> None:
+        super().__init__(server, listener)
+        self._incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._outgoing = outgoing
+        self._tls = context.wrap_bio(self._incoming, outgoing, server_side=True)
+        self._new_principal = new_principal
+        self._is_shaking_hands = True
+        self._timer: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if self.connection is not None:
+            self.transport = cast(Any, TlsTransport(transport, self._tls, self._outgoing))
+            reason = f"the TLS handshake took longer than {HANDSHAKE_TIMEOUT_S:g} s"
+            self._timer = self._server.loop.call_later(HANDSHAKE_TIMEOUT_S, self.disconnect, reason)
+
+    def data_received(self, data: bytes) -> None:
+        if self.connection is None:
+            return
+        self._incoming.write(data)
+        try:
+            if self._is_shaking_hands:
+                self._tls.do_handshake()
+                self._finish_handshake()
+            self._read()
+        except ssl.SSLWantReadError:
+            self._send_pending()
+        except ssl.SSLError as error:
+            self._send_pending()
+            what = "the TLS handshake failed" if self._is_shaking_hands else "TLS failed"
+            self.disconnect(f"{what}: {error.reason or error}")
+        except UnmappedNameError as error:
+            self.disconnect(str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timer()
+        super().connection_lost(exc)
+
+    def _finish_handshake(self) -> None:
+        self._is_shaking_hands = False
+        self._cancel_timer()
+        self._send_pending()
+        if self._new_principal is not None and self.connection is not None:
+            principal = self._new_principal(self._tls.getpeercert())
+            self.connection.principal = ClientPrincipal(principal, self.connection.client_host)
+
+    def _read(self) -> None:
+        while plain := self._tls.read(_READ_BYTES):
+            super().data_received(plain)
+        self.eof_received()
+
+    def _send_pending(self) -> None:
+        cast(Any, self.transport).send_pending()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 logger = logging.getLogger("groupcoord.host")
@@ -272,7 +376,6 @@ class Server:
         self.ports: dict[str, int] = {}
         self._listening: list[Listening] = []
         self._connecting: set[asyncio.Task[Any]] = set()
-        self._open: set[Peer] = set()
         self._peers: dict[Connection, Peer] = {}
         self.turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -298,7 +401,7 @@ class Server:
         self.broker.start_job = self._start_job
         security = self.broker.security
         if not security.listeners:
-            self.port = await self._listen("", self.host, self.port)
+            self.port = await self._listen(Peer, "", self.host, self.port)
             if self.broker.node.port == 0:
                 self.broker.node = self.broker.node._replace(port=self.port)
         else:
@@ -315,7 +418,7 @@ class Server:
         try:
             for listener in security.listeners:
                 name = listener.name
-                port = await self._listen(name, listener.host, listener.port)
+                port = await self._listen(_new_peer(security, name), name, listener.host, listener.port)
                 nodes.append(advertised(self.broker.node, listener, port, self._number))
                 security.advertise(name, nodes[-1])
                 self.ports[name] = port
@@ -324,40 +427,22 @@ class Server:
             raise
         self.port, self.broker.node = self.ports[security.listeners[0].name], nodes[0]
 
-    async def _listen(self, listener: str, host: str, port: int) -> int:
+    async def _listen(self, new_peer: Callable[[Server, str], Peer], listener: str, host: str, port: int) -> int:
         sock = self._socks.get(listener)
         socks = await bind(host, port) if sock is None else [sock]
-        accepted = partial(self._connect, listener, self.broker.security.tls.get(listener))
+        accepted = partial(self._connect, partial(new_peer, self, listener))
         self._listening.append(Listening(socks, ACCEPT_BACKLOG, accepted, self._fail_to_accept))
         return self._listening[-1].port
 
-    def _connect(self, listener: str, tls: TlsListener | None, sock: socket.socket) -> None:
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            peer = Peer(self, listener, tls, sock.getpeername())
-        except OSError:  # the peer has disconnected already
-            sock.close()
-            return
-        if self._is_full(peer, sock.fileno()):
-            sock.close()
-            return
-        options: Any = {} if tls is None else {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
-        connecting: Any = self.loop.connect_accepted_socket(lambda: peer, sock, **options)
-        task = self.loop.create_task(connecting)
-        self._open.add(peer)
+    def _connect(self, factory: Callable[[], Peer], sock: socket.socket) -> None:
+        task = self.loop.create_task(self.loop.connect_accepted_socket(factory, sock))
         self._connecting.add(task)
-        task.add_done_callback(partial(self._end_connecting, peer, sock))
+        task.add_done_callback(partial(self._end_connecting, sock))
 
-    def _end_connecting(self, peer: Peer, sock: socket.socket, task: asyncio.Task[Any]) -> None:
+    def _end_connecting(self, sock: socket.socket, task: asyncio.Task[Any]) -> None:
         self._connecting.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled() or error is not None:
+        if task.cancelled() or task.exception() is not None:
             sock.close()
-            self._open.discard(peer)
-        if error is not None:
-            reason = f"the TLS handshake failed: {getattr(error, 'reason', None) or error}"
-            level = logging.DEBUG if isinstance(error, ConnectionResetError) else logging.WARNING
-            self.log.log(level, "closed connection", self.broker.now_s(), CLOSED, peer.address, reason)
 
     def _fail_to_accept(self, error: OSError) -> None:
         self.log.warning("a connection could not be accepted", self.broker.now_s(), "no connection: %s", error)
@@ -420,50 +505,46 @@ class Server:
         return len(dropped)
 
     def _cancel_timers(self) -> None:
-        for timer in (self.turn_handle, self._timer, *self._periodic.values(), *self._connecting):
+        for timer in (self.turn_handle, self._timer, *self._periodic.values()):
             if timer is not None:
                 timer.cancel()
 
     async def _wait_until_closed(self) -> None:
         """Wait until all connections are closed, for ``SHUTDOWN_TIMEOUT_S`` at most."""
         deadline_s = self.loop.time() + SHUTDOWN_TIMEOUT_S
-        while self._open and self.loop.time() < deadline_s:
+        while (self._peers or self._connecting) and self.loop.time() < deadline_s:
             await asyncio.sleep(0.005)
 
     @property
     def connection_count(self) -> int:
-        """Number of open connections, with those in a TLS handshake."""
-        return len(self._open)
+        """Number of open connections."""
+        return len(self._peers)
 
     # ------------------------------------------------------------ for the peers
 
-    def _is_full(self, peer: Peer, descriptor: int) -> bool:
-        """Return whether ``max.connections`` is reached or descriptors run out, with a log line."""
-        limit = self.broker.config.max_connections
-        if self.connection_count >= limit:
-            kind, reason = "too many connections", f"max.connections ({limit}) are open"
-        # The log needs the last descriptors.
-        elif is_reserved(descriptor):
-            kind = "too many open files"
-            reason = f"{kind}: {descriptor} of {descriptor_limit()} (ulimit -n)"
-        else:
-            return False
-        self.log.warning(kind, self.broker.now_s(), "refused the connection of %s: %s", peer.address, reason)
-        return True
-
-    def _accept(self, peer: Peer, client_host: str, listener: str) -> Connection | None:
-        """Return a new connection; None if the server stops."""
+    def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
+        """Return a new connection; None if the server stops, ``max.connections`` is reached or descriptors run out."""
         if not self._listening:
             return None
-        connection = self.broker.connect(client_host, listener)
+        limit = self.broker.config.max_connections
+        if self.connection_count >= limit:
+            self._refuse(peer, "too many connections", f"max.connections ({limit}) are open")
+            return None
+        # The log needs the last descriptors.
+        if is_reserved(descriptor):
+            reason = f"too many open files: {descriptor} of {descriptor_limit()} (ulimit -n)"
+            self._refuse(peer, "too many open files", reason)
+            return None
+        connection = self.broker.connect(client_host, peer.listener)
         self._peers[connection] = peer
         return connection
 
-    def _forget(self, peer: Peer, connection: Connection | None) -> None:
+    def _refuse(self, peer: Peer, kind: str, reason: str) -> None:
+        self.log.warning(kind, self.broker.now_s(), "refused the connection of %s: %s", peer.address, reason)
+
+    def forget(self, connection: Connection) -> None:
         """Remove a closed connection."""
-        self._open.discard(peer)
-        if connection is not None:
-            self._peers.pop(connection, None)
+        self._peers.pop(connection, None)
 
     def flush_soon(self) -> None:
         """Schedule a flush and a turn for waiting requests after all readable sockets are read."""
@@ -590,3 +671,10 @@ class Server:
             # Opening the log partition finishes a replacement of segments.
             logger.exception("compacting the log failed; the next try is in %g s", pause_s)
         self._repeat(self._compact, pause_s)
+
+
+def _new_peer(security: Security, listener: str) -> Callable[[Server, str], Peer]:
+    tls = security.tls.get(listener)
+    if tls is None:
+        return Peer
+    return partial(TlsPeer, context=tls.context, new_principal=tls.new_principal)
