@@ -511,14 +511,23 @@ class ServerThread(FaultWords, Assertions):
     def _submit(self, function: Callable[[Control], T]) -> Future[T]:
         if self._thread is None:
             raise RuntimeError(self._why_not_running())
+        done: Future[T] = Future()
 
-        async def call() -> T:
+        def call() -> None:
+            # A call that was given up must not run any more: run_coroutine_threadsafe would run it.
+            if not done.set_running_or_notify_cancel():
+                return
             control = self._cluster.control
-            result = function(control)
-            control.flush()
-            return result
+            try:
+                result = function(control)
+                control.flush()
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(result)
 
-        return asyncio.run_coroutine_threadsafe(call(), self._loop)
+        self._loop.call_soon_threadsafe(call)
+        return done
 
     def _why_not_running(self) -> str:
         if self._cluster.was_started:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.work import Answer, do_whole
+from groupcoord.broker.work import Answer, Job, do_in_place, do_whole
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.javacompat import partition_for
@@ -87,6 +87,8 @@ class Asker:
             self.answers.append(response)
 
     def answer_when_done(self, work: Any, awaited: object) -> None:
+        if isinstance(awaited, Job):
+            do_in_place(awaited)
         self.answer(do_whole(work))
 
 

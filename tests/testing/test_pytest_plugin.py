@@ -22,7 +22,7 @@ def test_who_does_not_ask_pays_little(tmp_path: Path) -> None:
 import sys
 def test_it():
     ours = sorted(name for name in sys.modules if name.split(".")[0] == "groupcoord")
-    assert ours == ["groupcoord", "groupcoord.testing", "groupcoord.testing.pytest_plugin"]
+    assert ours == ["groupcoord", "groupcoord.lazy", "groupcoord.testing", "groupcoord.testing.pytest_plugin"]
     assert not [name for name in sys.modules if name.split(".")[0] in ("kio", "hypothesis", "asyncio", "crc32c")]
 """
     status, output = run_test(tmp_path, test, "-W", "error", "-p", "no:xdist")
