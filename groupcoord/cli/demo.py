@@ -72,22 +72,23 @@ def demo(
 
 
 class Child:
-    """Process with output by line. It ends with this process, but Ctrl-C reaches the parent only."""
+    """Process with its output in files. It ends with this process, but Ctrl-C reaches the parent only."""
 
     def __init__(self, name: str, log: Path, program: str, *words: str) -> None:
         self.name = name
-        self.lines: list[str] = []
-        self._log = log
+        self._log, self._output = log, log.with_suffix(".out")
         command = [sys.executable, "-c", END_WITH_PARENT + program, *words]
-        with log.open("a") as errors:
-            self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True, start_new_session=True)
+        with log.open("a") as errors, self._output.open("w") as output:
+            self._process = Popen(command, stdin=PIPE, stdout=output, stderr=errors, start_new_session=True)
         self.pid = self._process.pid
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+
+    def lines(self) -> list[str]:
+        """Return the complete lines of its output."""
+        return self._output.read_text().rpartition("\n")[0].splitlines()
 
     def reports(self, kind: str) -> list[Any]:
         """Return the contents of a consumer's reports of one kind."""
-        return [report[kind] for report in map(json.loads, self.lines.copy()) if kind in report]
+        return [report[kind] for report in map(json.loads, self.lines()) if kind in report]
 
     def owned(self) -> list[int]:
         return [*chain.from_iterable(self.reports("owned")[-1:])]
@@ -106,19 +107,11 @@ class Child:
         self._process.kill()
         # A signal handler may call this while the main thread holds the lock that wait() needs.
         with suppress(TimeoutExpired):
-            self._end(KILL_S)
+            self._process.wait(KILL_S)
 
     def terminate(self) -> None:
         self._process.terminate()
-        self._end(DEADLINE_S)
-
-    def _end(self, timeout_s: float) -> None:
-        self._process.wait(timeout_s)
-        self._reader.join(timeout_s)
-
-    def _read(self) -> None:
-        for line in self._process.stdout or ():
-            self.lines.append(line)
+        self._process.wait(DEADLINE_S)
 
 
 def consume(bootstrap: str, name: str) -> None:
@@ -268,8 +261,8 @@ class Story:
         words = ["serve", *options.split(), "--set", "group.initial.rebalance.delay.ms=500"]
         words += ["--data-dir", str(self._directory / "data")]
         self._server = server = self._start("the server", "from groupcoord.cli import main; main()", *words)
-        self._wait(lambda: bool(server.lines), "the server listens")
-        self._bootstrap = re.findall(r"listening on (\S+)", server.lines[0])[0]
+        self._wait(lambda: bool(server.lines()), "the server listens")
+        self._bootstrap = re.findall(r"listening on (\S+)", server.lines()[0])[0]
 
     def _wait(self, condition: Callable[[], bool], expected: str) -> float:
         """Wait until a condition holds, and return the seconds it took; raise DemoError after 30 seconds."""

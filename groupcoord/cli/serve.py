@@ -100,7 +100,12 @@ def serve(
         topics = [_parse_topic(text) for text in topic or []]
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
         with ExitStack() as stack:
-            shared = None if cluster is None or node_id is None else _share(cluster, node_id, stack)
+            shared = None
+            if cluster is not None and node_id is not None:
+                from groupcoord.cli.replica_logs import open_shared
+
+                shared = open_shared(cluster, node_id)
+                stack.callback(shared.documents.close)
             place = data_dir if shared is None else shared.documents
             security = Security(clock, place, with_listener(secure, host, port))
             if advertised_host is not None:
@@ -124,14 +129,6 @@ def _metrics_place(address: str | None, port: int | None, host: str) -> tuple[st
     if address is None:
         return None if port is None else (host, port)
     return metrics_address(address)
-
-
-def _share(url: str, node_id: int, stack: ExitStack) -> SharedLog:
-    from groupcoord.cli.replica_logs import open_shared
-
-    shared = open_shared(url, node_id)
-    stack.callback(shared.documents.close)
-    return shared
 
 
 def _check_cluster(
@@ -242,10 +239,6 @@ def _addresses(sockets: Sequence[Sockets]) -> str:
     return ", ".join(addresses)
 
 
-def _where(data_dir: Path | None) -> str:
-    return "in memory, gone when it stops" if data_dir is None else f"data in {data_dir}"
-
-
 def _announce(sockets: Sequence[Sockets], where: str, node: Node, topics: Iterable[Topic]) -> None:
     address = _addresses(sockets)
     if not sys.stdout.isatty():
@@ -286,7 +279,8 @@ def _serve_in_one_process(opening: Opening, nodes: Sequence[Node], sockets: Sequ
         stack.callback(servers.forget)
         servers.prepare()
         pages = pages._replace(request_log=request_log)
-        _run(servers, pages, lambda: _announce(sockets, _where(opening.data_dir), nodes[0], servers.storage.topics))
+        where = "in memory, gone when it stops" if opening.data_dir is None else f"data in {opening.data_dir}"
+        _run(servers, pages, lambda: _announce(sockets, where, nodes[0], servers.storage.topics))
 
 
 def _observed(clock: Clock) -> tuple[Callable[..., Broker], RequestLog]:
