@@ -88,7 +88,7 @@ def test_the_handler_stands_before_the_imports() -> None:
     program = "import sys; before = set(sys.modules); import groupcoord.cli; print(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     ours = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert ours == {"groupcoord", "groupcoord.cli", "groupcoord.cli.interrupts"}
+    assert ours == {"groupcoord", "groupcoord.cli", "groupcoord.cli.interrupts", "groupcoord.lazy"}
     assert not {"typing", "importlib.metadata", "inspect", "contextlib", "asyncio"} & set(done.stdout.split())
 
 
