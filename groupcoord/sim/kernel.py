@@ -59,11 +59,10 @@ class Chance:
 class Latency:
     """Latency of messages: mostly near the low end, sometimes much longer."""
 
-    __slots__ = ("_table", "most_ms")
+    __slots__ = ("_table",)
 
     def __init__(self, least_ms: int, most_ms: int) -> None:
         spread = most_ms - least_ms
-        self.most_ms = most_ms
         # Of 256 equally likely values, the n-th has n/256 to the sixth power of the spread.
         self._table = tuple(least_ms + round(spread * (n / 255) ** 6) for n in range(256))
 
@@ -150,25 +149,21 @@ class LocalClock:
 
     _start_ms: int
     _offset_ms: int = 0
-    _drift_ppm: int = 0
+    drift_ppm: int = 0
     skipped_ms: int = 0
-
-    @property
-    def keeps_time(self) -> bool:
-        return not self._drift_ppm
 
     def at(self, world_ms: int) -> int:
         local_ms = world_ms + self._offset_ms - self.skipped_ms
-        if self._drift_ppm:
-            local_ms += (world_ms - self._start_ms) * self._drift_ppm // MILLION
+        if self.drift_ppm:
+            local_ms += (world_ms - self._start_ms) * self.drift_ppm // MILLION
         return local_ms
 
     def world_at(self, local_ms: int) -> int:
         """Return the first virtual time at which this clock shows at least ``local_ms``."""
         world_ms = local_ms - self._offset_ms + self.skipped_ms
-        if self._drift_ppm:
+        if self.drift_ppm:
             passed_ms = world_ms - self._start_ms
-            world_ms = self._start_ms - (-passed_ms * MILLION // (MILLION + self._drift_ppm))
+            world_ms = self._start_ms - (-passed_ms * MILLION // (MILLION + self.drift_ppm))
         return world_ms
 
     def jump(self, duration_ms: int) -> None:

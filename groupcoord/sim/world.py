@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from attrs import frozen
 
 from groupcoord.events import (
@@ -26,7 +28,7 @@ from groupcoord.sim.actors.observations import Transactions
 from groupcoord.sim.cluster.log import StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, SimulatedCluster
 from groupcoord.sim.cluster.topics import Topics
-from groupcoord.sim.kernel import WORLD_RANK, LineSink, Scheduler, Trace, rank_of_deadline, stream
+from groupcoord.sim.kernel import WORLD_RANK, LineSink, Scheduler, Trace, ignore, rank_of_deadline, stream
 from groupcoord.sim.laws.log_laws import ShareLaws
 from groupcoord.sim.laws.run_laws import RunLaws
 from groupcoord.sim.scenarios.faults import LogTrouble, WorldOptions
@@ -108,8 +110,8 @@ class World:
         self.laws = RunLaws(self.cluster, options.law_interval_ms, transactions)
         if self.cluster.shared is not None:
             self.laws.shares = ShareLaws(self.cluster.shared, max(workers.batch_max for workers in share_workers))
-        client_count = sum(group.consumer_count for group in options.groups)
-        self.stage = Stage(self.cluster, self.trace, self.laws, transactions, client_count)
+        client_numbers = count(sum(group.consumer_count for group in options.groups) + 1)
+        self.stage = Stage(self.cluster, self.trace, self.laws, transactions, client_numbers)
         self.population = Population(options.groups, self.stage)
         self.groups = self.population.groups
         self.consumers = self.population.consumers
@@ -162,7 +164,7 @@ class World:
         self._schedule(end_ms)
         self.scheduler.run_until(end_ms, self.laws.after_event)
         for group in self.groups:
-            group.on_heartbeat = None
+            group.on_heartbeat = ignore
         rest_ms = self._come_to_rest(end_ms)
         self._is_calm = True
         self.laws.begin_calm({group.options.group_id: group.member_ids() for group in self.groups})

@@ -126,7 +126,7 @@ class ScriptedClient:
         self._name = name
         self._group = group
         self._script = script
-        self._number = stage.next_client_number()
+        self._number = next(stage.client_numbers)
         self._key = stable_number(stage.seed, "visitor", self._number)
         self._connection: SimulatedConnection | None = None
         self._kept: dict[int, SimulatedConnection] = {}

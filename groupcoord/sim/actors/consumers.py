@@ -359,7 +359,7 @@ class Consumer:
             check_reaction(request, response, before, (member.generation_id, member.member_id) if goes_on else None)
         self._after_input()
         if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
-            self._group.heartbeat_answered(self)
+            self._group.on_heartbeat(self)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
         if self.is_frozen:

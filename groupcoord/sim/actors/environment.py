@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -150,6 +150,7 @@ class Stage:
     """Environment of all actors of a run.
 
     Attributes:
+        client_numbers: numbers of scripted clients, which follow those of consumers.
         applications: tasks of Kafka Streams applications, by group.
         round_trip_ms: longest time of a response without faults, unless it waits for other members.
     """
@@ -158,7 +159,7 @@ class Stage:
     trace: Trace
     ownership: RunLaws
     transactions: Transactions
-    client_count: int
+    client_numbers: Iterator[int]
     operations: Counter[ClientOperation] = field(factory=Counter)
     guests: dict[str, GuestGroup] = field(factory=dict)
     shares: dict[str, ShareRecords] = field(factory=dict)
@@ -169,10 +170,6 @@ class Stage:
         cluster, options = self.cluster, self.cluster.options
         self.seed, self.scheduler, self.topics = cluster.seed, cluster.scheduler, cluster.topics
         self.round_trip_ms = 2 * options.most_latency_ms + 2 * options.flush_ms
-
-    def next_client_number(self) -> int:
-        self.client_count += 1
-        return self.client_count
 
     def guest(self, group_id: str) -> GuestGroup:
         return self.guests.setdefault(group_id, GuestGroup(group_id, self.cluster))

@@ -42,7 +42,7 @@ from groupcoord.messages import (
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.environment import GroupOptions, GroupProtocol, Stage
 from groupcoord.sim.actors.observations import GroupObservations
-from groupcoord.sim.kernel import WORLD_RANK
+from groupcoord.sim.kernel import WORLD_RANK, ignore
 
 LOOK_INTERVAL_MS = 1_000
 """Time for which an unsteady group is not examined again, unless an event affects it."""
@@ -62,7 +62,7 @@ class SimulatedGroup:
     def __init__(self, options: GroupOptions, stage: Stage, first_number: int) -> None:
         self.options = options
         self.stage = stage
-        self.on_heartbeat: Callable[[Consumer], None] | None = None
+        self.on_heartbeat: Callable[[Consumer], None] = ignore
         self.scripted_clients = 0
         self.has_changed_protocol = False
         self.observations = GroupObservations(stage.topics.partitions_of(options.topics), stage.start_ms)
@@ -91,10 +91,6 @@ class SimulatedGroup:
 
     def disturbed(self) -> None:
         self._is_steady, self._looks_again_ms = False, 0
-
-    def heartbeat_answered(self, consumer: Consumer) -> None:
-        if self.on_heartbeat is not None:
-            self.on_heartbeat(consumer)
 
     def is_steady(self) -> bool:
         """Return whether all consumers and the coordinator are settled in the same state."""
@@ -161,7 +157,7 @@ class SimulatedGroup:
         if (modern := as_consumer_group(group)) is not None:
             topics = self.stage.topics
             # Classic members are not notified of a deleted topic, and keep it even if another topic gets its name.
-            name = topics.remembered_name if self._is_left_to_classic_members(modern) else topics.topic_name
+            name = topics.names_by_id.get if self._is_left_to_classic_members(modern) else topics.topic_name
             return {key: self._seat_in(modern, member, name) for key, member in modern.state.members.items()}
         classic = as_classic_group(group)
         assert classic is not None
@@ -403,7 +399,7 @@ class FastForward:
         if consumer.in_flight or member is None or not member.is_steady:
             return
         pace = self._paces[consumer.protocol]
-        if self._step_ms(pace) < pace.session_timeout_ms // 3 or not consumer.clock.keeps_time:
+        if self._step_ms(pace) < pace.session_timeout_ms // 3 or consumer.clock.drift_ppm:
             return
         if pace.heartbeat_interval_ms <= self._stage.round_trip_ms:
             # A heartbeat that waits for the previous response is late, and so are those after it.

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.coordinator.share_coordinator import ShareCoordinator
@@ -64,6 +64,7 @@ class StoreFault:
     broken_read_percent: int = 0
 
 
+@define(eq=False, slots=False)
 class ClusterLog:
     """Durable records of all log partitions, their leaders, and the times of writes.
 
@@ -77,31 +78,24 @@ class ClusterLog:
         unwritten_empties: groups whose latest record has no members and was refused.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        partition_count: int,
-        *,
-        seed: int,
-        flush_ms: int,
-        faults: Iterable[StoreFault] = (),
-        leaders: list[Leader] | None = None,
-        is_compacted: bool = True,
-    ) -> None:
-        self.memory = MemoryLogStore()
-        self.leaders = leaders or [NOBODY] * partition_count
-        self._is_compacted = is_compacted
-        self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
-        self.on_append: Callable[[Sequence[LogRecord]], None] = ignore
-        self.on_look: Callable[[int, int, int], None] = ignore
-        self.late: list[list[LogRecord]] = [[] for _ in range(partition_count)]
-        self.has_snapshot: set[int] = set()
-        self.unwritten_empties: set[str] = set()
-        self.scheduler = scheduler
-        self._flush_ms = flush_ms
-        self._faults = tuple(faults)
-        self._chance_key = stable_number(seed, "chance of the log")
-        self._compacted: dict[int, tuple[int, list[LogRecord]]] = {}
+    scheduler: Scheduler
+    _partition_count: int
+    _seed: int
+    _flush_ms: int
+    _faults: Sequence[StoreFault] = ()
+    leaders: list[Leader] = field(default=Factory(lambda log: [NOBODY] * log._partition_count, takes_self=True))
+    _is_compacted: bool = True
+    memory: MemoryLogStore = field(factory=MemoryLogStore)
+    on_append: Callable[[Sequence[LogRecord]], None] = ignore
+    on_look: Callable[[int, int, int], None] = ignore
+    has_snapshot: set[int] = field(factory=set)
+    unwritten_empties: set[str] = field(factory=set)
+    _compacted: dict[int, tuple[int, list[LogRecord]]] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.fresh: list[list[LogRecord]] = [[] for _ in range(self._partition_count)]
+        self.late: list[list[LogRecord]] = [[] for _ in range(self._partition_count)]
+        self._chance_key = stable_number(self._seed, "chance of the log")
 
     def durable_ms(self, now_ms: int) -> int:
         flush_ms = self._flush_ms

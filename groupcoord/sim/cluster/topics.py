@@ -19,6 +19,9 @@ class Topics(TopicRegistry):
 
     Regular expressions of consumer groups (KIP-848) are matched by Python's ``re``, where brokers use RE2: use
     expressions with the same meaning in both. Every client may describe every topic.
+
+    Attributes:
+        names_by_id: names of present and former topics.
     """
 
     metadata: TopicMetadata
@@ -26,7 +29,7 @@ class Topics(TopicRegistry):
     def __init__(self, partition_counts: Mapping[str, int]) -> None:
         super().__init__()
         self._last_counts: dict[str, int] = {}
-        self._remembered_names: dict[UUID, str] = {}
+        self.names_by_id: dict[UUID, str] = {}
         self._deletions: Counter[str] = Counter()
         self._set({name: Topic(name, _id_of(name), count) for name, count in partition_counts.items()})
 
@@ -34,7 +37,7 @@ class Topics(TopicRegistry):
         super()._set(topics)
         counts = {name: topic.partition_count for name, topic in topics.items()}
         self._last_counts.update(counts)
-        self._remembered_names.update({topic.topic_id: name for name, topic in topics.items()})
+        self.names_by_id.update({topic.topic_id: name for name, topic in topics.items()})
         self.metadata = TopicMetadata.of(counts, {name: topic.topic_id for name, topic in topics.items()})
 
     def names(self) -> list[str]:
@@ -53,10 +56,6 @@ class Topics(TopicRegistry):
         """Return all partitions of present and former topics, since clients may not know of a deletion yet."""
         counts = self._last_counts
         return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
-
-    def remembered_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the present or former topic with this id, or None."""
-        return self._remembered_names.get(topic_id)
 
     def was_deleted(self, topic: str) -> bool:
         """Return whether a topic of this name was ever deleted."""
