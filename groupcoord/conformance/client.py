@@ -127,24 +127,20 @@ class Client:
         self._now_ms: Callable[[], float] = server.now_ms
         self._client_id = client_id
         self._correlation_id = 0
-        self._unanswered: deque[Request] = deque()
+        self.unanswered: deque[Request] = deque()
 
     def send(self, api: str, version: int, body: dict[str, Plain]) -> None:
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, self._client_id, body)
-        self._unanswered.append(Request(self._correlation_id, api, version, self._now_ms(), body))
+        self.unanswered.append(Request(self._correlation_id, api, version, self._now_ms(), body))
         self._frames.send(frame)
-
-    @property
-    def oldest_unanswered(self) -> Request:
-        return self._unanswered[0]
 
     def receive(self, timeout_ms: float) -> Plain:
         """Return the body of the next response; NoResponseError after ``timeout_ms``."""
         frame = self._frames.receive(timeout_ms)
         if frame is None:
             raise NoResponseError(f"no response within {timeout_ms:.0f} ms")
-        request = self._unanswered.popleft()
+        request = self.unanswered.popleft()
         correlation_id, body = decode_response(request.api, request.version, frame)
         if correlation_id != request.correlation_id:
             raise ResponseError(
@@ -163,9 +159,9 @@ class Client:
             if self._frames.begun_bytes:
                 raise ResponseError(f"{self._frames.begun_bytes} bytes of a response arrived")
             return None
-        if not self._unanswered:
+        if not self.unanswered:
             raise ResponseError("a response arrived, but no request waits for one")
-        request = self._unanswered.popleft()
+        request = self.unanswered.popleft()
         return decode_response(request.api, request.version, frame)[1]
 
     def close(self) -> None:

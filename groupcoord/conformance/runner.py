@@ -107,22 +107,18 @@ class _Replayer:
         self._transcript = transcript
         self._server = server
         self._tolerance = tolerance
-        self._bindings: Bindings = {"$g": group_id}
+        self.bindings: Bindings = {"$g": group_id}
         self._clients: dict[str, Client] = {}
         self._step = 0
         self._action = "before the first step"
 
-    @property
-    def bindings(self) -> Bindings:
-        return self._bindings
-
     def run(self) -> Failure | None:
         try:
             topic_ids = make_topics(self._server, self._transcript.topics)
-            self._bindings = {**self._bindings, **{f"$topic:{name}": topic_ids[name] for name in topic_ids}}
-            wait_until_ready(self._server, self._transcript, self._bindings)
+            self.bindings = {**self.bindings, **{f"$topic:{name}": topic_ids[name] for name in topic_ids}}
+            wait_until_ready(self._server, self._transcript, self.bindings)
             if self._transcript.acls:
-                set_acls(self._server, self._transcript.acls, self._bindings)
+                set_acls(self._server, self._transcript.acls, self.bindings)
             for number, step in enumerate(self._transcript.steps, 1):
                 self._step, self._action = number, _describe(step)
                 self._play(step)
@@ -142,7 +138,7 @@ class _Replayer:
             case Send():
                 if step.connection not in self._clients:
                     self._clients[step.connection] = Client(self._server, step.client_id, self._node_of(step))
-                body = with_bytes(substitute(step.body, self._bindings), round(self._server.wall_ms()))
+                body = with_bytes(substitute(step.body, self.bindings), round(self._server.wall_ms()))
                 self._clients[step.connection].send(step.api, step.version, body)
             case Receive():
                 self._receive(step)
@@ -153,23 +149,23 @@ class _Replayer:
             case Close():
                 self._clients.pop(step.connection).close()
             case SetAcls():
-                set_acls(self._server, step.acls, self._bindings)
+                set_acls(self._server, step.acls, self.bindings)
             case Restart():
                 self._server.restart()  # the server is killed before it sees connections close
                 self.close()
-                wait_until_ready(self._server, self._transcript, self._bindings)
+                wait_until_ready(self._server, self._transcript, self.bindings)
 
     def _node_of(self, step: Send) -> Node | None:
         if step.node != COORDINATOR:
             return None if step.node is None else find_nodes(self._server)[int(step.node)]
-        group_id = str(self._bindings["$g"])
+        group_id = str(self.bindings["$g"])
         with open_client(self._server) as client:
             (node,) = find_coordinators(client, [group_id])
         return node
 
     def _receive(self, step: Receive) -> None:
         client = self._clients[step.connection]
-        request = client.oldest_unanswered
+        request = client.unanswered[0]
         self._action = f"receive {request} on {step.connection}"
         latest_ms = self._tolerance.latest_ms(request.api, step.took_ms)
         try:
@@ -192,11 +188,11 @@ class _Replayer:
             expected, got = in_order(expected), in_order(got)
         if self._transcript.messages:
             expected, got = with_messages(expected), with_messages(got)
-        bindings = match(expected, got, self._bindings)
+        bindings = match(expected, got, self.bindings)
         if bindings is None:
-            difference = first_difference(expected, got, self._bindings)
+            difference = first_difference(expected, got, self.bindings)
             raise self._failed("the response differs", difference=difference, expected=expected, got=got)
-        self._bindings = bindings
+        self.bindings = bindings
 
     def _wait_for_new_topics(self, request: Request, got: Plain) -> None:
         made = [topic["name"] for topic in got["topics"] if topic["error_code"] == "NONE"]
@@ -214,7 +210,7 @@ class _Replayer:
             return with_batches(got)
         if request.api != "ListGroups":
             return got
-        own = str(self._bindings["$g"])
+        own = str(self.bindings["$g"])
         return {**got, "groups": [group for group in got["groups"] if group["group_id"].startswith(own)]}
 
     def _failed(self, message: str, **details: Any) -> _StepFailedError:
@@ -255,14 +251,6 @@ _OTHERS_WAIT_MS = 1500
 _CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs"))
 
 
-def missing_apis(transcript: Transcript, facts: ServerFacts) -> list[str]:
-    return sorted({step.api for step in _sends(transcript)} & OPTIONAL_APIS - set(facts.apis))
-
-
-def missing_nodes(transcript: Transcript, server: Server) -> set[int]:
-    return set(range(1, transcript.nodes + 1)) - find_nodes(server).keys()
-
-
 def unlisted_versions(transcript: Transcript, facts: ServerFacts) -> list[str]:
     sent = sorted({(step.api, step.version) for step in _sends(transcript)})
     return [f"{api} v{version}" for api, version in sent if not _lists(facts, api, version)]
@@ -280,10 +268,6 @@ def unmet_settings(transcript: Transcript, settings: Mapping[str, str]) -> dict[
             if reads_settings or (matters is not None and matters(transcript, value, settings[key])):
                 unmet[key] = value
     return unmet
-
-
-def needed_keys(transcripts: Iterable[Transcript]) -> set[str]:
-    return set(USUAL_SETTINGS).union(*(transcript.settings for transcript in transcripts))
 
 
 def topics_made_by(transcript: Transcript) -> set[str]:
@@ -437,7 +421,8 @@ def run(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
     ordered = list(transcripts)
-    running = _Run(target, jobs, prefix, cleans, on_facts, frozenset(needed_keys(ordered)))
+    keys = frozenset(USUAL_SETTINGS).union(*(transcript.settings for transcript in ordered))
+    running = _Run(target, jobs, prefix, cleans, on_facts, keys)
     found: dict[int, Outcome] = {}
     for outcome in running.outcomes(ordered):
         found[id(outcome.transcript)] = outcome
@@ -498,7 +483,8 @@ class _Run:
         try:
             server = self._start(transcripts[0])
         except (TargetError, ConnectionClosedError) as error:
-            yield from (_not_started(transcript, error) for transcript in transcripts)
+            failure = Failure(0, "start of the server", str(error))
+            yield from (Outcome(transcript, Verdict.FAILED, failure) for transcript in transcripts)
             return
         cleaner: Cleaner | None = None
         try:
@@ -581,9 +567,9 @@ class _Run:
 
     def _why_skipped(self, transcript: Transcript, stage: _Stage) -> str:
         facts = stage.facts
-        if missing := missing_apis(transcript, facts):
-            return f"the server does not list {', '.join(missing)}"
-        if transcript.nodes > 1 and missing_nodes(transcript, stage.server):
+        if missing := {step.api for step in _sends(transcript)} & OPTIONAL_APIS - facts.apis.keys():
+            return f"the server does not list {', '.join(sorted(missing))}"
+        if transcript.nodes > 1 and set(range(1, transcript.nodes + 1)) - find_nodes(stage.server).keys():
             return f"needs {transcript.nodes} nodes, with the ids from 1"
         if self._target.own_settings is not None and alters_broker(transcript):
             return "it changes settings of the broker itself"
@@ -611,10 +597,6 @@ class _Run:
         if facts.apis and (unlisted := unlisted_versions(transcript, facts)):
             hints.append(f"the server does not list {', '.join(unlisted)}")
         return tuple(hints)
-
-
-def _not_started(transcript: Transcript, error: Exception) -> Outcome:
-    return Outcome(transcript, Verdict.FAILED, Failure(0, "start of the server", str(error)))
 
 
 def _not_run(transcript: Transcript, error: Exception) -> Outcome:

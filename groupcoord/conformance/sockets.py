@@ -57,7 +57,7 @@ class SocketStream:
             raise ConnectionClosedError(f"can't send: {error}") from error
 
     def receive(self, timeout_ms: float) -> bytes:
-        if not self._has_decrypted():
+        if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):  # no data decrypted
             poll = select.poll()  # unlike select(), it accepts any descriptor
             poll.register(self._socket, select.POLLIN)
             if not poll.poll(max(timeout_ms, 0)):
@@ -72,9 +72,6 @@ class SocketStream:
 
     def close(self) -> None:
         self._socket.close()
-
-    def _has_decrypted(self) -> bool:
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
 
 class SocketServer:
