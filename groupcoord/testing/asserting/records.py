@@ -271,7 +271,7 @@ class Appender:
         if record.partition is not None:
             return _checked_partition(topic, record.partition)
         if record.key is not None:
-            return partition_for_key(record.key, topic.partition_count)
+            return (murmur2(record.key) & POSITIVE) % topic.partition_count
         turn = self._turns.get(topic.name, 0)
         self._turns[topic.name] = turn + 1
         return turn % topic.partition_count
@@ -366,7 +366,3 @@ def murmur2(data: bytes) -> int:
         value = (value ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
     value = (value ^ value >> 13) * MULTIPLIER & MASK
     return value ^ value >> 15
-
-
-def partition_for_key(key: bytes, partition_count: int) -> int:
-    return (murmur2(key) & POSITIVE) % partition_count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import count
 from typing import Any, cast, overload
 
 from attrs import Factory, define, evolve, frozen
@@ -261,14 +262,10 @@ class RequestLog:
         self.count = 0
         self.fetches = FetchLog()
         self.watchers: list[Callable[[ReceivedRequest], None]] = []
-        self._connection_count = 0
+        self.connection_numbers = count(1)
         self._kept: dict[int, ReceivedRequest] = {}
         self._record_bytes: dict[int, int] = {}
         self._record_bytes_in_all = 0
-
-    def new_connection(self) -> int:
-        self._connection_count += 1
-        return self._connection_count
 
     def came(
         self,
@@ -368,7 +365,7 @@ class ObservedConnection(Connection):
         super().__init__(broker, client_host, principal, max_request_bytes, *login)
         self._log = broker.request_log
         self._node_id = broker.node.node_id
-        self._number = self._log.new_connection()
+        self._number = next(self._log.connection_numbers)
         self.listener = ""
         self._request_number: int | None = None
 

@@ -80,10 +80,6 @@ class Instance:
     _again_s: float = 0.0
 
     @property
-    def has_given_up(self) -> bool:
-        return self.is_wanted and self.ends > RESTARTS_MAX
-
-    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -376,7 +372,7 @@ class Stage:
         return self.is_at_rest() and self.has_begun()
 
     def _has_given_up(self) -> bool:
-        return any(instance.has_given_up for instance in self.running)
+        return any(instance.is_wanted and instance.ends > RESTARTS_MAX for instance in self.running)
 
     def end(self, instance: Instance) -> None:
         """Stop an instance with SIGTERM; it must leave its group, unless it is static or the group is rebalancing."""

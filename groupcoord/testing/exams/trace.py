@@ -239,6 +239,7 @@ class Seat:
     seeks: bool = False
 
 
+@define(eq=False)
 class Trace:
     """Observations of a server while instances of a program work; see :meth:`~groupcoord.testing.ServerThread.watch`.
 
@@ -250,33 +251,28 @@ class Trace:
         trespasses: late work on revoked partitions that others own; without an output, reads.
     """
 
-    def __init__(
-        self,
-        group_id: str,
-        topic: str,
-        output: str | None,
-        name_of: Callable[[UUID], str | None],
-        *,
-        works_late_s: float = 3.0,
-    ) -> None:
-        self._group_id, self._topic, self._output, self._name_of = group_id, topic, output, name_of
-        self._works_late_s = works_late_s
-        self._not_processed = "is not processed" if output is not None else "was sent to no instance"
-        self._works_on = "works on" if output is not None else "reads"
-        self._lock = Lock()
-        self._start_s = time.monotonic()
-        self._next: dict[int, int] = defaultdict(int)
-        self._gaps: dict[int, dict[int, int]] = {}
-        self._last: dict[int, int] = {}
-        self._last_commits: dict[int, Event] = {}
-        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
-        self.seats: dict[str, Seat] = defaultdict(Seat)
-        self.processed: dict[tuple[int, int], int] = defaultdict(int)
-        self.first_work_s: dict[int, float] = {}
-        self.ahead: list[Breach] = []
-        self.backward: list[Breach] = []
-        self.trespasses: list[Breach] = []
-        self.shared = ShareTrace(topic, name_of, self.processed, works_late_s)
+    _group_id: str
+    _topic: str
+    _output: str | None
+    _name_of: Callable[[UUID], str | None]
+    _works_late_s: float = 3.0
+    _lock: Lock = field(factory=Lock)
+    _start_s: float = field(factory=time.monotonic)
+    _next: dict[int, int] = field(factory=lambda: defaultdict(int))
+    _gaps: dict[int, dict[int, int]] = field(factory=dict)
+    _last: dict[int, int] = field(factory=dict)
+    _last_commits: dict[int, Event] = field(factory=dict)
+    events: deque[Event] = field(factory=lambda: deque(maxlen=EVENTS_MAX))
+    seats: dict[str, Seat] = field(factory=lambda: defaultdict(Seat))
+    processed: dict[tuple[int, int], int] = field(factory=lambda: defaultdict(int))
+    first_work_s: dict[int, float] = field(factory=dict)
+    ahead: list[Breach] = field(factory=list)
+    backward: list[Breach] = field(factory=list)
+    trespasses: list[Breach] = field(factory=list)
+    shared: ShareTrace = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.shared = ShareTrace(self._topic, self._name_of, self.processed, self._works_late_s)
 
     @property
     def now_s(self) -> float:
@@ -461,7 +457,8 @@ class Trace:
 
     def _judge(self, who: str, index: int, offset: int, gaps: dict[int, int]) -> None:
         if index in gaps:
-            text = f"commits {offset} of partition {index}, and record {index}-{gaps[index]} {self._not_processed}"
+            not_processed = "was sent to no instance" if self._output is None else "is not processed"
+            text = f"commits {offset} of partition {index}, and record {index}-{gaps[index]} {not_processed}"
             self.ahead.append(Breach(self.now_s, who, text))
         last = self._last.get(index, -1)
         if offset < last:
@@ -516,8 +513,8 @@ class Trace:
         owners = [name for name, other in self.seats.items() if name != who and index in other.owned]
         if lost_s is not None and owners and self.now_s - lost_s > self._works_late_s:
             text = (
-                f"{self._works_on} record {index}-{offset} {self.now_s - lost_s:.1f} s after the "
-                f"revocation of partition {index}, which {owners[0]} owns"
+                f"{'reads' if self._output is None else 'works on'} record {index}-{offset} {self.now_s - lost_s:.1f} "
+                f"s after the revocation of partition {index}, which {owners[0]} owns"
             )
             self.trespasses.append(Breach(self.now_s, who, text))
 

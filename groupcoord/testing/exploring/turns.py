@@ -292,8 +292,8 @@ class Turns:
         self._issued: dict[str, None] = {}
         self._stage.new_member_id = self._new_member_id  # type: ignore[method-assign]
         self._stage.boot()
-        self._blank = self._stage.coordinator.save()
-        self._stage.boot = self._boot  # type: ignore[method-assign]
+        blank = self._stage.coordinator.save()
+        self._stage.boot = lambda: self._stage.coordinator.restore(blank)  # type: ignore[method-assign]
         self._stage.coordinator.load_all()
         self._age_max_ms = self._stage.config.offsets_retention_minutes * MS_PER_MINUTE if scope.expires else 0
         self._form_numbers: dict[Form, int] = {(): 0}
@@ -303,9 +303,6 @@ class Turns:
         self._starts: dict[tuple[str, Log], Start] = {}
         self._known_logs: set[Log] = set()  # checked by the laws of logs
         self._intern(None, Labels(self._issued, self._age_max_ms))
-
-    def _boot(self) -> None:
-        self._stage.coordinator.restore(self._blank)
 
     def _new_member_id(self, prefix: str) -> str:
         member_id = Stage.new_member_id(self._stage, prefix)
