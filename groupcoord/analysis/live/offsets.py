@@ -300,11 +300,6 @@ class Portion:
     def read_at(self, position: int, size: int) -> bytes:
         return self.batches[position : position + size]
 
-    @property
-    def claimed_end(self) -> int:
-        """The offset after the first batch by its header, which may be corrupt."""
-        return next(batch_bounds(self.batches))[1]
-
 
 @frozen
 class Lost:
@@ -344,7 +339,9 @@ class RangeFetcher:
         return None
 
     def behind(self, portion: Portion, next_offset: int | None) -> int:
-        for offset in (next_offset, portion.claimed_end if len(portion.batches) >= BATCH_START.size else None):
+        # The header may be corrupt.
+        ends = [next(batch_bounds(portion.batches))[1]] if len(portion.batches) >= BATCH_START.size else []
+        for offset in (next_offset, *ends):
             if offset is not None and offset > portion.offset:
                 return offset
         raise ClusterError(f"{self._range.name_at(portion.offset)}: the batch is corrupt, and its end is unknown")
