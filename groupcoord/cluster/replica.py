@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
+from attrs import define, field
+
 from groupcoord.aio.coordinator import AsyncCoordinator, load_in_portions
 from groupcoord.cluster.membership import BEAT_MS, DEAD_MS, Membership, Owner
 from groupcoord.cluster.shared_log import agree_on_partition_count
@@ -30,19 +32,17 @@ from groupcoord.errors import StorageError
 from groupcoord.log_store import LogStoreError
 
 
+@define(eq=False, repr=False)
 class Sharing:
     """Keeps a coordinator, its slot store and the announcements of other replicas consistent."""
 
-    def __init__(
-        self, coordinator: GroupCoordinator, store: SlotStore, membership: Membership, address: str = ""
-    ) -> None:
-        self._coordinator = coordinator
-        self._store = store
-        self.membership = membership
-        self._address = address
-        self._said: dict[int, int] = {}
-        self._is_look = False
-        self._loaded: dict[int, int] = {}
+    _coordinator: GroupCoordinator
+    _store: SlotStore
+    membership: Membership
+    _address: str = ""
+    _said: dict[int, int] = field(factory=dict, init=False)
+    _is_look: bool = field(default=False, init=False)
+    _loaded: dict[int, int] = field(factory=dict, init=False)
 
     # ------------------------------------------------------------ beats
 
@@ -64,7 +64,7 @@ class Sharing:
             self._give_up(partition, "another replica has taken it over")
         for partition in self.membership.to_release(self._store.owned):
             self._give_up(partition, f"{self.membership.chosen(partition)} is to have it")
-        self._end_look(None)
+        self.end_look(None)
         owned = self._store.owned
         # Otherwise this process was paused, and what it heard is old.
         if self._coordinator.clock.now_ms() < began_ms + (self._store.lease_ms or 0):
@@ -79,11 +79,8 @@ class Sharing:
         self._loaded.update(found)
         return found
 
-    def not_heard(self, error: LogStoreError) -> None:
-        """Handle a failed heartbeat: the owners are unknown."""
-        self._end_look(error)
-
-    def _end_look(self, error: LogStoreError | None) -> None:
+    def end_look(self, error: LogStoreError | None) -> None:
+        """Answer a requested ownership check; after a failed heartbeat, with ``error``, the owners are unknown."""
         if self._is_look:
             self._is_look = False
             self._coordinator.ownership_checked(error)
@@ -306,7 +303,7 @@ class Participant:
                 logger.warning("replica %s is not heard, and answers no more: %r", self.node_id, error)
             self._is_heard, problem = False, StorageError(repr(error))
             # Responses that wait for an ownership check fail.
-            self._served.change(lambda _: self.sharing.not_heard(problem))
+            self._served.change(lambda _: self.sharing.end_look(problem))
             self._lose_patience()
             return
         if not self._is_heard:

@@ -18,6 +18,8 @@ from itertools import chain
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple, TypeVar
 
+from attrs import define, field
+
 from groupcoord.cluster.membership import LEASE_MS
 from groupcoord.cluster.slot_log import TAG_BYTES, Slot
 from groupcoord.cluster.slot_writer import (
@@ -63,6 +65,10 @@ _NEXT_OFFSET = struct.Struct(">q")
 
 def random_tag() -> bytes:
     return secrets.token_bytes(TAG_BYTES)
+
+
+def _no_driver() -> None:
+    """Default of ``on_work``."""
 
 
 class Taken(NamedTuple):
@@ -128,6 +134,7 @@ class _Owned:
             yield chunk
 
 
+@define(eq=False, repr=False, slots=False)
 class SlotStore:
     """Log store of the owned log partitions; implements :class:`~groupcoord.log_store.LogStore`.
 
@@ -144,23 +151,17 @@ class SlotStore:
         is_look_wanted: True while an ownership check is requested.
     """
 
-    def __init__(
-        self,
-        new_tag: Callable[[], bytes] = random_tag,
-        body_bytes_max: int = BODY_BYTES_MAX,
-        lease_ms: int | None = LEASE_MS,
-        snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN,
-    ) -> None:
-        self.on_work: Callable[[], None] = _no_driver
-        self._new_tag = new_tag
-        self._body_bytes_max = body_bytes_max
-        self.take_overs = self.losses = 0
-        self.lease_ms = lease_ms
-        self._snapshot_bytes_min = snapshot_bytes_min
-        self.is_look_wanted = False
-        self._owned: dict[int, _Owned] = {}
-        self._answers: list[tuple[Ticket, int | LogStoreError]] = []
-        self._changes: list[Taken | Gone] = []
+    _new_tag: Callable[[], bytes] = random_tag
+    _body_bytes_max: int = BODY_BYTES_MAX
+    lease_ms: int | None = LEASE_MS
+    _snapshot_bytes_min: int = SNAPSHOT_BYTES_MIN
+    on_work: Callable[[], None] = field(default=_no_driver, init=False)
+    take_overs: int = field(default=0, init=False)
+    losses: int = field(default=0, init=False)
+    is_look_wanted: bool = field(default=False, init=False)
+    _owned: dict[int, _Owned] = field(factory=dict, init=False)
+    _answers: list[tuple[Ticket, int | LogStoreError]] = field(factory=list, init=False)
+    _changes: list[Taken | Gone] = field(factory=list, init=False)
 
     # ------------------------------------------------------------ for the coordinator
 
@@ -320,10 +321,6 @@ class SlotStore:
                 # give_up has removed it before, a loss has not.
                 self._owned.pop(partition, None)
                 self._changes.append(Gone(partition, event.reason))
-
-
-def _no_driver() -> None:
-    """Default of ``on_work``."""
 
 
 # ---------------------------------------------------------------- bytes

@@ -423,7 +423,7 @@ class SharedWay:
     def _beat_is_given_up(self, number: int) -> None:
         if number != self._beat_number or not self._is_beating:
             return
-        self._sharing.not_heard(StorageError("the beat was lost"))
+        self._sharing.end_look(StorageError("the beat was lost"))
         self._end_beat(self._scheduler.time_ms)
 
     def _end_beat(self, began_ms: int) -> None:
