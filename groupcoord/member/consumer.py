@@ -325,19 +325,16 @@ class ConsumerProtocol:
 
     def progress(self, now_ms: int) -> bool:
         self._reconciliation.progress(now_ms)
-        self._rejoin_if_fenced()
-        if (
-            self._membership.state in (MemberState.UNSUBSCRIBED, MemberState.STALE)
-            and not self._reconciliation.is_lossy
-        ):
-            self._join()
+        self._join_from(MemberState.FENCED, MemberState.UNSUBSCRIBED, MemberState.STALE)
         self._beat(now_ms)
         return not self._reconciliation.is_busy
 
     def progress_deadline_ms(self) -> int:
         return self._reconciliation.deadline_ms()
 
-    def _join(self) -> None:
+    def _join_from(self, *states: MemberState) -> None:
+        if self._membership.state not in states or self._reconciliation.is_lossy:
+            return
         self._membership.forget_epoch()
         self._membership.move(MemberState.JOINING)
         self._reconciliation.begin_anew()
@@ -346,16 +343,12 @@ class ConsumerProtocol:
             metadata.is_requested = True
             self._parts.outputs.append(MetadataNeeded(None))  # topics that match now; the join does not wait for them
 
-    def _rejoin_if_fenced(self) -> None:
-        if self._membership.state is MemberState.FENCED and not self._reconciliation.is_lossy:
-            self._join()
-
     # ------------------------------------------------------------ heartbeats
 
     def settle(self, now_ms: int) -> None:
         """Send due heartbeats, and rejoin after a fencing if no partitions are owned; neither waits for a poll."""
         self._reconciliation.lose_nothing()
-        self._rejoin_if_fenced()
+        self._join_from(MemberState.FENCED)
         self._beat(now_ms)
 
     def tick(self, now_ms: int) -> None:
@@ -363,7 +356,10 @@ class ConsumerProtocol:
         # As in Java, the poll deadline counts only while the coordinator is known.
         is_due = self._membership.is_in_group and now_ms >= heartbeats.poll_deadline_ms
         if is_due and self._parts.link.node is not None:
-            self._leave_unpolled(now_ms)
+            self._reconciliation.begin_losing()
+            self._send_leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms, is_sent=True)
+            self._membership.move(MemberState.STALE)
+            heartbeats.forget()
         self._beat(now_ms)
 
     def beat_on(self, now_ms: int) -> bool:
@@ -510,12 +506,6 @@ class ConsumerProtocol:
         if is_sent:
             self._heartbeats.send(self._reconciliation.current, now_ms)
         self._parts.outputs.append(LeftGroup(reason, is_sent))
-
-    def _leave_unpolled(self, now_ms: int) -> None:
-        self._reconciliation.begin_losing()
-        self._send_leave(CloseOperation.DEFAULT, _POLL_TIMEOUT_REASON, now_ms, is_sent=True)
-        self._membership.move(MemberState.STALE)
-        self._heartbeats.forget()
 
     def rest(self) -> None:
         """Report owned partitions as lost, because the failed member can't recover."""

@@ -36,6 +36,7 @@ def no_jitter() -> float:
     return 0.5
 
 
+@define(eq=False, repr=False)
 class ExponentialBackoff:
     """Doubles the wait with each attempt, with jitter, up to a maximum.
 
@@ -45,17 +46,14 @@ class ExponentialBackoff:
         random: returns numbers in [0, 1).
     """
 
-    __slots__ = ("_initial_ms", "_longest_ms", "_random")
-
-    def __init__(self, initial_ms: int, longest_ms: int, random: Callable[[], float]) -> None:
-        self._initial_ms = min(initial_ms, longest_ms)
-        self._longest_ms = longest_ms
-        self._random = random
+    _initial_ms: int
+    _longest_ms: int
+    _random: Callable[[], float]
 
     def wait_ms(self, attempts: int) -> int:
         """Return the wait after a failed attempt; ``attempts`` failed before it."""
-        if self._initial_ms == self._longest_ms:
-            return self._initial_ms
+        if self._initial_ms >= self._longest_ms:
+            return self._longest_ms
         wait_ms = min(self._initial_ms << min(attempts, _DOUBLINGS_MAX), self._longest_ms)
         return min(int(wait_ms * (1 - JITTER + 2 * JITTER * self._random())), self._longest_ms)
 

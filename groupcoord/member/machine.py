@@ -14,7 +14,7 @@ from groupcoord.member.classic.leader import chosen_assignors, common_protocol
 from groupcoord.member.classic.protocol import ClassicProtocol
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.consumer import ConsumerMembership, ConsumerProtocol, new_member_id
-from groupcoord.member.coordinator_link import NEVER_MS, no_jitter
+from groupcoord.member.coordinator_link import NEVER_MS, ExponentialBackoff, no_jitter
 from groupcoord.member.membership import IllegalCallError, MemberState
 from groupcoord.member.offsets import Commit, CommitKind, Commits, Fetch, Fetches
 from groupcoord.member.outputs import Closed, ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output, Send
@@ -69,18 +69,19 @@ class Member:
     ) -> None:
         self._config = config
         outputs: list[Output] = []
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._protocol: ClassicProtocol | ConsumerProtocol
         if config.is_consumer_protocol:
             if assignors is not None:
                 raise ConfigError("setting 'group.protocol' is 'consumer': the coordinator assigns, not the member")
             consumer = ConsumerMembership(config.group_instance_id, outputs, member_id or new_member_id(random))
-            self._parts = Parts(config, consumer, outputs, random, waits_for_listener=waits_for_listener)
+            self._parts = Parts(config, consumer, outputs, backoff, waits_for_listener)
             self._protocol = ConsumerProtocol(self._parts, consumer)
         else:
             chosen = chosen_assignors(config.partition_assignment_strategy) if assignors is None else tuple(assignors)
             by_name = {assignor.name: assignor for assignor in chosen}
             classic = MembershipManager(config.group_instance_id, outputs)
-            self._parts = Parts(config, classic, outputs, random, waits_for_listener=waits_for_listener)
+            self._parts = Parts(config, classic, outputs, backoff, waits_for_listener)
             self._protocol = ClassicProtocol(self._parts, classic, by_name, common_protocol(chosen))
         self._parts.commits.restart_interval(now_ms)
         self._last_id = 0
@@ -289,9 +290,12 @@ class Member:
         # Fast path: nothing but the deadline depends on such a response.
         if self._is_quiet and self._protocol.answered(send, response, now_ms):
             self._update_quiet_deadline()
+            return
+        if isinstance(send.request, FindCoordinator):
+            self._looked_up(response, now_ms)
         else:
-            self._hand_over(send, response, now_ms)
-            self._settle(now_ms)
+            self._sender_of(send).receive(send, response, now_ms)
+        self._settle(now_ms)
 
     def request_failed(self, request_id: int, error_code: ErrorCode, now_ms: int) -> None:
         """Handle a request without a response.
@@ -469,12 +473,6 @@ class Member:
             self._parts.outputs.append(MetadataNeeded(self._parts.subscription.metadata_topics()))
 
     # ------------------------------------------------------------ responses and deadlines
-
-    def _hand_over(self, send: Send, response: Response, now_ms: int) -> None:
-        if isinstance(send.request, FindCoordinator):
-            self._looked_up(response, now_ms)
-        else:
-            self._sender_of(send).receive(send, response, now_ms)
 
     def _request_failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
         if isinstance(send.request, FindCoordinator):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from attrs import define
+from attrs import Factory, define, field
 
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.coordinator_link import CoordinatorLink, ExponentialBackoff
@@ -46,6 +45,7 @@ class Closing:
     step: ClosingStep = ClosingStep.COMMITS
 
 
+@define(eq=False, repr=False)
 class Parts:
     """Parts of a member that both protocols use, and that use each other.
 
@@ -53,29 +53,21 @@ class Parts:
         awaits_listener: True while the application's listener handles an event, if the member waits for it.
     """
 
-    __slots__ = (
-        *("_waits_for_listener", "awaits_listener", "backoff", "commits", "config", "fetches", "link", "membership"),
-        *("outputs", "subscription", "topic_metadata"),
-    )
+    config: MemberConfig
+    membership: MembershipManager | ConsumerMembership
+    outputs: list[Output]
+    backoff: ExponentialBackoff
+    _waits_for_listener: bool
+    awaits_listener: bool = field(default=False, init=False)
+    subscription: SubscriptionState = field(init=False)
+    topic_metadata: TopicMetadata = field(init=False)
+    link: CoordinatorLink = field(default=Factory(CoordinatorLink, takes_self=True), init=False)
+    commits: Commits = field(default=Factory(Commits, takes_self=True), init=False)
+    fetches: Fetches = field(default=Factory(Fetches, takes_self=True), init=False)
 
-    def __init__(
-        self,
-        config: MemberConfig,
-        membership: MembershipManager | ConsumerMembership,
-        outputs: list[Output],
-        random: Callable[[], float],
-        *,
-        waits_for_listener: bool,
-    ) -> None:
-        self.config, self.membership, self.outputs = config, membership, outputs
-        self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        self._waits_for_listener = waits_for_listener
-        self.awaits_listener = False
-        self.subscription = SubscriptionState(config.exclude_internal_topics)
-        self.topic_metadata = TopicMetadata(bool(config.client_rack))
-        self.link = CoordinatorLink(self)
-        self.commits = Commits(self)
-        self.fetches = Fetches(self)
+    def __attrs_post_init__(self) -> None:
+        self.subscription = SubscriptionState(self.config.exclude_internal_topics)
+        self.topic_metadata = TopicMetadata(bool(self.config.client_rack))
 
     def emit(self, event: Event) -> None:
         """Emit an event that the application's listener handles."""
