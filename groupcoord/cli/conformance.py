@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from groupcoord.conformance import Cause, Change, Expectations, Outcome, Report, ServerFacts, Target, Transcript
-    from groupcoord.conformance.runner import OnFacts
 
 
 Files = Annotated[
@@ -100,17 +100,13 @@ def conformance(
     Exit status: 0 if every transcript passed, was skipped or failed as expected; 1 if another failed, more were skipped
     than --max-skipped, or one fails in the second of two saved runs only; 2 if the command cannot be carried out.
     """
-    from groupcoord.cli.console import open_console
-    from groupcoord.conformance import compare_runs, junit_xml
+    from groupcoord.cli.console import counting_bar, open_console
+    from groupcoord.conformance import compare_runs, junit_xml, run
 
     saved = compare or []
     if len(saved) > 1:
         _compare_saved(saved, _given(context) - {"compare", "as_json"}, as_json=as_json)
         return
-    if bool(bootstrap_server) + (launch is not None) + in_process > 1:
-        raise CommandError("give only one of --bootstrap-server, --launch and --in-process")
-    if launch_settings is not None and launch is None:
-        raise CommandError("--launch-settings is for --launch")
     target = _target(bootstrap_server, command_config, has or [], launch, launch_settings, is_in_process=in_process)
     transcripts, expectations = _select(files or [], only or [], skip or [], area or [], expect_failures)
     before = _load_run(saved[0]) if saved else {}
@@ -123,8 +119,16 @@ def conformance(
         if not as_json and target.own_settings is not None:
             print_needs(console, transcripts, facts)
 
-    with _ready(target):
-        report = _run(transcripts, target, jobs, prefix, tell_needs, cleans=not keep, progress=not as_json)
+    with _ready(target), counting_bar(len(transcripts), is_wanted=not as_json) as count:
+        report = run(
+            transcripts,
+            target,
+            jobs=jobs,
+            prefix=prefix,
+            cleans=not keep,
+            on_facts=tell_needs,
+            on_outcome=lambda outcome: count(str(outcome.transcript)),
+        )
     report = expectations.apply(report)
     if junit is not None:
         write_text(junit, junit_xml(report))
@@ -216,6 +220,10 @@ def _target(
     from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget
     from groupcoord.errors import ConfigError
 
+    if bool(bootstrap) + (launch is not None) + is_in_process > 1:
+        raise CommandError("give only one of --bootstrap-server, --launch and --in-process")
+    if launch_settings is not None and launch is None:
+        raise CommandError("--launch-settings is for --launch")
     if (launch is not None or is_in_process) and (command_config is not None or has):
         raise CommandError("--command-config and --has are for a server that runs already")
     with command_errors(ConfigError, ValueError):
@@ -244,31 +252,6 @@ def _ready(target: Target) -> Iterator[None]:
             target.check()
     with BeforeTheEnd(target.stop_all) if isinstance(target, LaunchTarget) else nullcontext():
         yield
-
-
-def _run(
-    transcripts: list[Transcript],
-    target: Target,
-    jobs: int,
-    prefix: str,
-    on_facts: OnFacts,
-    *,
-    cleans: bool,
-    progress: bool,
-) -> Report:
-    from groupcoord.cli.console import counting_bar
-    from groupcoord.conformance import run
-
-    with counting_bar(len(transcripts), is_wanted=progress) as count:
-        return run(
-            transcripts,
-            target,
-            jobs=jobs,
-            prefix=prefix,
-            cleans=cleans,
-            on_facts=on_facts,
-            on_outcome=lambda outcome: count(str(outcome.transcript)),
-        )
 
 
 def _load_run(path: Path) -> Mapping[str, Any]:
@@ -400,9 +383,6 @@ def _print_server(console: Console, report: Report) -> None:
 
 
 def _print_reasons(console: Console, report: Report) -> None:
-    counts: dict[tuple[str, str], int] = {}
-    for outcome in report.outcomes:
-        if outcome.reason:
-            counts[outcome.verdict.value, outcome.reason] = counts.get((outcome.verdict.value, outcome.reason), 0) + 1
+    counts = Counter((outcome.verdict.value, outcome.reason) for outcome in report.outcomes if outcome.reason)
     for (verdict, reason), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         console.print(f"{count} {verdict}: {reason}", soft_wrap=True)

@@ -105,7 +105,7 @@ def dump(
     read.
     """
     with command_errors(PipelineError):
-        types = (_parse_kinds if history else _parse_types)(record_type or ())
+        types = _parse_kinds(record_type or ()) if history else frozenset(map(_parse_type, record_type or ()))
         times = _parse_time("--since", since), _parse_time("--until", until)
         filters = Filters(frozenset(group or ()), types, frozenset(partition or ()), *times)
         address = given_address(bootstrap_server, command_config, paths)
@@ -219,10 +219,6 @@ def _page(rows: list[Row], width: int | None, is_first: bool) -> Table:
         *fields, content = row
         table.add_row(*(Text(escape(field)) for field in fields), Text(escape_lines(content)))
     return table
-
-
-def _parse_types(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(_parse_type, words))
 
 
 def _parse_type(word: str) -> str:

@@ -59,7 +59,7 @@ def explore(
 
     Exit status: 0 if every law holds, 1 if not, 2 if the command cannot be carried out.
     """
-    from groupcoord.testing.exploring.scope import NAMED, HistoryError
+    from groupcoord.testing.exploring.scope import NAMED, HistoryError, Trace
     from groupcoord.testing.exploring.stage import draw_story
 
     if scopes:
@@ -68,7 +68,7 @@ def explore(
         return
     with command_errors(HistoryError):
         if replay is not None:
-            _show([_replayed(replay)], html, as_json=as_json)
+            _show([draw_story(Trace.of(_read(replay)))], html, as_json=as_json)
             return
         scope = _scope(what, protocol, dynamic, static, faults)
         found = _search(scope, depth, cpu, jobs, as_json=as_json)
@@ -105,13 +105,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise CommandError(f"{path} has no table")
     return found
-
-
-def _replayed(path: Path) -> Story:
-    from groupcoord.testing.exploring.scope import Trace
-    from groupcoord.testing.exploring.stage import draw_story
-
-    return draw_story(Trace.of(_read(path)))
 
 
 def _in_words(scope: Scope) -> str:

@@ -7,7 +7,7 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -145,7 +145,8 @@ def _check_cluster(
 
 
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
-    return Node(number + 1, host, first_port + number if first_port else _port_of(sockets))
+    port: int = first_port + number if first_port else next(iter(sockets.values())).getsockname()[1]
+    return Node(number + 1, host, port)
 
 
 @contextmanager
@@ -212,11 +213,6 @@ def _check_control_port(control_port: int | None, sockets: Sequence[Sockets]) ->
     for number, own in enumerate(sockets, 1):
         if control_port in [sock.getsockname()[1] for sock in own.values()]:
             raise CommandError(f"--control {control_port} is a port of node {number}: give another")
-
-
-def _port_of(socks: Mapping[str, socket.socket]) -> int:
-    port: int = next(iter(socks.values())).getsockname()[1]
-    return port
 
 
 def _bound_socket(stack: ExitStack, host: str, port: int) -> socket.socket:
