@@ -13,8 +13,8 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 68_138, "files": 431, "words": 135_525},
-    "tests": {"code": 58_741, "files": 599, "words": 81_186},
+    "groupcoord": {"code": 68_024, "files": 431, "words": 135_401},
+    "tests": {"code": 58_712, "files": 599, "words": 81_129},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
 
