@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,6 +65,13 @@ def test_an_interpreter_that_does_not_match_is_told(tmp_path: Path, told: str, p
 def test_only_public_names_are_listed() -> None:
     """``dir`` lists the functions, not their modules."""
     assert dir(pipeline) == public_names(pipeline)
+
+
+def test_spark_finds_the_formats_by_itself() -> None:
+    """Each format is the ``DefaultSource`` of a top-level module, where pyspark's workers look without registration."""
+    found = [import_module(module.name) for module in iter_modules() if module.name.startswith("pyspark_groupcoord")]
+    names = sorted(module.DefaultSource.name() for module in found)
+    assert names == ["groupcoord", "groupcoord-end-offsets", "groupcoord-kafka"]
 
 
 def test_wrong_compilers_are_refused() -> None:

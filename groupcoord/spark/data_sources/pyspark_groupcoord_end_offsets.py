@@ -3,4 +3,6 @@
 from contextlib import suppress
 
 with suppress(ImportError):  # without the extra `spark` sessions work, without this format
-    pass
+    from groupcoord.spark.sources import EndOffsetsDataSource
+
+    DefaultSource = EndOffsetsDataSource
