@@ -1,4 +1,4 @@
-"""Lazy imports: packages whose names are imported on first access (PEP 562), and drivers of optional stores."""
+"""Lazy imports: names of packages on first access (PEP 562), and drivers of optional stores."""
 
 from __future__ import annotations
 

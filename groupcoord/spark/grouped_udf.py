@@ -52,7 +52,7 @@ def row_batches(rows: Iterable[Row], schema: StructType) -> Iterator[pa.RecordBa
 
 
 def tagged(name: str, table: DataFrame) -> DataFrame:
-    """Return the rows of a table as structs in a column of this name, beside their groups."""
+    """Return a table's groups, and its rows as structs in a column of this name."""
     return table.select("group_id", F.struct(*table.columns).alias(name))
 
 

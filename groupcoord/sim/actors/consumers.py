@@ -390,7 +390,7 @@ class Consumer:
     def _send(self, send: Send) -> None:
         connection = self._connections.get(send.to)
         if send.to is None and connection is not None:
-            # Each lookup connects anew.
+            # Each lookup opens a new connection.
             self._hang_up(None)
             connection = None
         if connection is None:

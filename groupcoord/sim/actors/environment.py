@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @define
 class GuestGroup:
-    """Group whose members are scripted clients."""
+    """Group with scripted clients as members."""
 
     group_id: str
     _cluster: SimulatedCluster

@@ -126,7 +126,7 @@ class RunLaws:
                     self._check_claims(other, claim, key)
 
     def _mark_stale(self, group_id: str, member_id: str) -> None:
-        """Mark the partitions of a member as stale: it has joined anew, and they may be assigned to others."""
+        """Mark the partitions of a member as stale: it has joined again, and they may be assigned to others."""
         for claims in self._claims.get(group_id, {}).values():
             for name, claim in claims.items():
                 if claim.member_id == member_id:
@@ -214,7 +214,7 @@ class RunLaws:
                 self._taken_back.add(event.old_member_id)
             ids.add(event.old_member_id)
             ids.discard(event.member_id)
-            # The replacement of a fenced member is reported. A conversion may follow at once and load the group anew.
+            # The replacement of a fenced member is reported. A conversion may follow at once and load the group again.
             fenced = (node, event.group_id, event.old_member_id)
             self._fenced = [entry for entry in self._fenced if entry != fenced]
 
@@ -300,7 +300,7 @@ class RunLaws:
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
         """Return whether the log has a group; None if the node is behind, or may have the group in memory only.
 
-        The latter is a group whose first commit failed for every partition (as in Kafka).
+        The latter follows a first commit that failed for every partition (as in Kafka).
         """
         partition = self._cluster.partition_of(group_id)
         is_in_log = group_id in self.log.follow(partition).groups

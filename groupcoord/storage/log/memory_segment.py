@@ -227,7 +227,7 @@ class MemorySegment(Segment):
 
     @property
     def filled_bytes(self) -> int:
-        # A segment is full with so many batches, too.
+        # A segment is also full at its limit of batches.
         return max(self.size_bytes, len(self._positions) * SEGMENT_BYTES // SEGMENT_BATCHES)
 
     def first_batch_ms(self) -> int:

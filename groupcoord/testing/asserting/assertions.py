@@ -335,7 +335,7 @@ class Assertions(ABC):
 def _awaitable(
     method: Callable[Concatenate[Assertions, P], T],
 ) -> Callable[Concatenate[AsyncServer, P], Coroutine[Any, Any, T]]:
-    """Return a wait or assertion whose ``_wait`` is that of :class:`AsyncServer`."""
+    """Return a wait or assertion with the ``_wait`` of :class:`AsyncServer`."""
 
     @wraps(method)
     async def wait(server: AsyncServer, /, *arguments: P.args, **named: P.kwargs) -> T:

@@ -269,7 +269,7 @@ def _draw_group(draw: DrawFn) -> GroupSpec:
 
 
 def _having(group: GroupSpec, answer: GroupAssignment) -> GroupSpec:
-    """Return a group whose members have the existing partitions of an answer."""
+    """Return a group after its members took an answer's existing partitions."""
     counts = {topic_id: topic.partition_count for topic_id, topic in group.topics.items()}
     members = {}
     for member_id, member in group.members.items():
