@@ -171,12 +171,8 @@ class ControlServer(HttpServer):
         return [content]
 
     async def _answer(self, request: WSGIEnvironment, body: bytes) -> Answer:
-        host, method, path = (
-            request.get("HTTP_HOST", "").rpartition(":"),
-            request["REQUEST_METHOD"],
-            request["PATH_INFO"],
-        )
-        if (host[0] or host[2]) not in LOOPBACK_NAMES or "HTTP_ORIGIN" in request:
+        host, method, path = (request.get(key, "") for key in ("HTTP_HOST", "REQUEST_METHOD", "PATH_INFO"))
+        if (host.rpartition(":")[0] or host) not in LOOPBACK_NAMES or "HTTP_ORIGIN" in request:
             message = "only programs on this machine may use the control port, and no browser"
             return _refusal(HTTPStatus.FORBIDDEN, message)
         if len(body) > BODY_BYTES_MAX:
