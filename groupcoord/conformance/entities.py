@@ -11,7 +11,6 @@ import datetime
 import functools
 import io
 import struct
-import types
 import typing
 import uuid
 from collections.abc import Callable
@@ -35,7 +34,6 @@ API_KEYS: dict[str, int] = {
 }
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_PLAIN_TYPES = (int, str, bool, types.NoneType, float)
 _UNSUITABLE = (SerialError, struct.error, TypeError, ValueError, OverflowError, AttributeError)
 
 

@@ -13,7 +13,7 @@ import pytest
 from .sources import Source, comments, sources
 
 BOUNDS = {
-    "groupcoord": {"code": 68_024, "files": 431, "words": 135_401},
+    "groupcoord": {"code": 68_019, "files": 431, "words": 135_397},
     "tests": {"code": 58_716, "files": 599, "words": 81_144},
 }
 """Lines that are not blank, comment, docstring or import; Python files; words of docstrings and comments."""
